@@ -6,6 +6,7 @@ known to match and, where that fails, also those that might.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -58,11 +59,7 @@ class Allocation(NamedTuple):
 
 
 class AllocationEndsError(Exception):
-    """The scheduler gives up on the node, even if other solutions exist."""
-
-
-class _TooLongError(Exception):
-    """The search has reached its limit of trials."""
+    """The search ends, even if other solutions exist."""
 
 
 def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes, holder: str) -> Allocation:
@@ -141,38 +138,29 @@ class _Matches:
         """Yield for each request how many devices match, and how many of these are free."""
         taken_ids = {device.device for device in self._devices.taken_devices if device.consumed is None}
         shares = _shares_of(self._devices)
-        for spec in specs:
-            for name, ways in spec.requests:
-                for wish in ways:
-                    matches_of = []
-                    for device in self._devices.devices:
-                        try:
-                            matches_of.append((self(wish, device), device))
-                        except AllocationEndsError:
-                            continue
-                    matching = [device for matches, device in matches_of if matches]
-                    yield RequestCount(
-                        short_name(spec.name),
-                        name if len(ways) == 1 else f"{name}/{wish.name}",
-                        wish.device_class,
-                        None if wish.takes_all else wish.count,
-                        len(matching),
-                        sum(_is_free(device, wish, taken_ids, shares) for device in matching),
-                        sum(matches is None for matches, _ in matches_of),
-                        tuple(sorted(wish.capacity.items())),
-                    )
 
+        def is_free(device: OfferedDevice, wish: DeviceWish) -> bool:
+            share = _share(device, wish)
+            is_taken = device.id in taken_ids or _is_tainted(device, wish)
+            return not is_taken and share is not None and _has_left(device, share, shares.get(device.id, {}))
 
-def _is_free(
-    device: OfferedDevice,
-    wish: DeviceWish,
-    taken_ids: set[DeviceId],
-    shares: Mapping[DeviceId, Mapping[str, Fraction]],
-) -> bool:
-    if device.id in taken_ids or _is_tainted(device, wish):
-        return False
-    share = _share(device, wish)
-    return share is not None and _has_left(device, share, shares.get(device.id, {}))
+        for claim, (name, ways) in ((spec.name, request) for spec in specs for request in spec.requests):
+            for wish in ways:
+                matches_of = []
+                for device in self._devices.devices:
+                    with suppress(AllocationEndsError):
+                        matches_of.append((self(wish, device), device))
+                matching = [device for matches, device in matches_of if matches]
+                yield RequestCount(
+                    short_name(claim),
+                    name if len(ways) == 1 else f"{name}/{wish.name}",
+                    wish.device_class,
+                    None if wish.takes_all else wish.count,
+                    len(matching),
+                    sum(is_free(device, wish) for device in matching),
+                    sum(matches is None for matches, _ in matches_of),
+                    tuple(sorted(wish.capacity.items())),
+                )
 
 
 def _is_tainted(device: OfferedDevice, wish: DeviceWish) -> bool:
@@ -210,23 +198,19 @@ class _Search:
     def answer(self) -> tuple[list[list[TakenDevice]] | None, str | None]:
         """Return the devices of each claim, or None and the reason."""
         try:
-            chosen = self.run()
-        except _TooLongError:
-            return None, _TOO_LONG
+            chosen = self._run()
         except AllocationEndsError as failure:
             return None, str(failure)
         return chosen, None if chosen is not None else "cannot allocate all claims"
 
-    def run(self) -> list[list[TakenDevice]] | None:
+    def _run(self) -> list[list[TakenDevice]] | None:
         """Return the devices of each claim; None without a solution.
 
-        Raises _TooLongError, and AllocationEndsError where a selector fails on an examined device, or a
-        request for all devices cannot have them together: the scheduler then tries no other solution.
+        Raises AllocationEndsError after too many trials, and where the scheduler tries no other solution: a
+        selector fails on an examined device, or a request for all devices cannot have them together.
         """
-        for spec in self._specs:
-            for _, ways in spec.requests:
-                for wish in ways:
-                    self._candidates(wish)
+        for _, wish in (row for spec in self._specs for row in spec.wishes):
+            self._candidates(wish)
         return self._result if self._request(0, 0) else None
 
     def _request(self, claim: int, number: int) -> bool:
@@ -306,21 +290,17 @@ class _Search:
         """Return whether a device matches, or with `maybe` might, and its taints are tolerated."""
         self._trials += 1
         if self._trials > _MOST_TRIALS:
-            raise _TooLongError
+            raise AllocationEndsError(_TOO_LONG)
         matches = self._matches(wish, device)
         self.met_doubts = self.met_doubts or matches is None
         return bool(matches or (self._maybe and matches is None)) and not _is_tainted(device, wish)
 
     def _try(self, claim: int, request: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
         """Take a device for a request where counters, capacity and constraints allow it."""
-        consumed = None
         share = _share(device, wish)
-        if share is None:
+        if share is None or not _has_left(device, share, self._shares.get(device.id, {})):
             return None
-        if device.view.several:
-            consumed = share
-            if not _has_left(device, consumed, self._shares.get(device.id, {})):
-                return None
+        consumed = share if device.view.several else None
         counts = not (device.view.several and device.id in self._shares)
         if counts and not self._has_counters(device):
             return None
@@ -369,8 +349,11 @@ class _Search:
                 self._matches.doubts[f"{constraint.attribute} is not known"] = None
                 if not self._maybe:
                     return False
-            recorded = [chosen_value for chosen_value in chosen if chosen_value is not None]
-            same = [_is_same(chosen_value, value) for chosen_value in recorded] if value is not None else []
+            same = [
+                type(recorded) is type(value) and bool(recorded == value)
+                for recorded in chosen
+                if recorded is not None and value is not None
+            ]
             if any(same) if constraint.is_distinct else not all(same):
                 return False
             values.append((number, value))
@@ -391,21 +374,13 @@ class _Search:
 
     def _count(self, device: OfferedDevice, sign: int) -> None:
         for name, amounts in device.counters:
-            remaining = self._counters.get((*device.id[:2], name))
-            if remaining is not None:
-                _add(
-                    remaining,
-                    {counter: sign * amount for counter, amount in amounts.items() if counter in remaining},
-                )
+            remaining = self._counters.get((*device.id[:2], name), {})
+            _add(remaining, {key: sign * amount for key, amount in amounts.items() if key in remaining})
 
 
 def _binds(requests: frozenset[str], request: str) -> bool:
     """Return whether a constraint applies to a request, by its name or by that of the chosen subrequest."""
     return not requests or request in requests or request.partition("/")[0] in requests
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    return type(left) is type(right) and bool(left == right)
 
 
 def _shares_of(devices: NodeDevices) -> dict[DeviceId, dict[str, Fraction]]:

@@ -13,9 +13,8 @@ from numaforge.cluster.explain.allocation import Allocation, RequestCount, short
 from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld
 from numaforge.cluster.explain.cluster import LiveNode, LivePod
 from numaforge.cluster.explain.devices import HeldClaim, NodeDevices, devices_on
-from numaforge.cluster.explain.node_claims import claimed_device, places_of
+from numaforge.cluster.explain.node_claims import Place, claimed_device, places_of
 from numaforge.cluster.explain.placing import HostPort, Labels, keeps_away, present_labels
-from numaforge.cluster.explain.pod_claims import Place
 from numaforge.cluster.explain.workload import GangPod
 from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.device_manager import Inventory
@@ -29,7 +28,7 @@ from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import is_counted
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.lib.errors import KubeletConfigError, NumaforgeError
+from numaforge.lib.errors import KubeletConfigError
 
 _NUMBERS = count()
 _HOSTNAME = "kubernetes.io/hostname"
@@ -88,7 +87,7 @@ class SaidOfPod(NamedTuple):
 class _Asked(NamedTuple):
     """A kubelet's answer to a pod, and the node afterwards."""
 
-    answer: Admission | NumaforgeError
+    answer: Admission | KubeletHangError
     pod: Pod
     node: Node
 
@@ -108,7 +107,7 @@ class KnownKubelet:
     def answer(self, pod: Pod) -> Admission:
         """Return the kubelet's answer to a further pod; raises KubeletHangError without one."""
         trial = self._ask(pod)
-        if isinstance(trial.answer, NumaforgeError):
+        if isinstance(trial.answer, KubeletHangError):
             raise trial.answer
         return replace(trial.answer, name=pod.name)
 
@@ -117,11 +116,10 @@ class KnownKubelet:
         shape = shape_of_pod(pod)
         if shape not in self._after:
             trial = self._ask(pod)
-            new = (
-                () if isinstance(trial.answer, NumaforgeError) or not trial.answer.admitted else (trial.pod,)
-            )
             trial.node.settle()
-            running = (*self.running, *(RunningPod(pod.name, new_pod) for new_pod in new))
+            running = self.running
+            if isinstance(trial.answer, Admission) and trial.answer.admitted:
+                running = (*running, RunningPod(pod.name, trial.pod))
             self._after[shape] = KnownKubelet(trial.node, running)
         return self._after[shape]
 
@@ -134,10 +132,12 @@ class KnownKubelet:
         shape = shape_of_pod(pod)
         if shape not in self._asked:
             node, named_pod = self.node.fork(), pod.renamed(f"?{next(_NUMBERS)}")
+            answer: Admission | KubeletHangError
             try:
-                self._asked[shape] = _Asked(node.admit(named_pod, explained=True), named_pod, node)
+                answer = node.admit(named_pod, explained=True)
             except KubeletHangError as hang:
-                self._asked[shape] = _Asked(hang, named_pod, node)
+                answer = hang
+            self._asked[shape] = _Asked(answer, named_pod, node)
         return self._asked[shape]
 
     def without(self, running: RunningPod) -> KnownKubelet:
@@ -161,15 +161,15 @@ class Candidate:
     name: str
     labels: Labels
     labels_known: bool
-    taints: tuple[Mapping[str, Any], ...]
-    cordoned: bool
     allocatable: Mapping[str, int]
     is_live: bool
     most_pods: int
-    used: Mapping[str, int]
-    pods: int
-    ports: frozenset[HostPort]
     kubelet: KnownKubelet | None
+    taints: tuple[Mapping[str, Any], ...] = ()
+    cordoned: bool = False
+    used: Mapping[str, int] = field(default_factory=dict)
+    pods: int = 0
+    ports: frozenset[HostPort] = frozenset()
     why_unknown: str = ""
     scenario: Scenario | None = None
     doubts: tuple[str, ...] = ()
@@ -182,13 +182,13 @@ class Candidate:
         """Return the scheduler's and the kubelet's verdict on a pod here."""
         claims = self._claims(member)
         reasons = (*self._reasons(member), *([claims.refusal] if claims.refusal else []))
-        if self.kubelet is None:
-            return SaidOfPod(reasons, None, self.why_unknown, claims.counts, self._claimed(claims))
-        try:
-            answer = self.kubelet.answer(member.pod)
-            return SaidOfPod(reasons, answer, requests=claims.counts, devices=self._claimed(claims))
-        except KubeletHangError as hang:
-            return SaidOfPod(reasons, None, hang.message, claims.counts, self._claimed(claims))
+        answer, unknown = None, self.why_unknown
+        if self.kubelet is not None:
+            try:
+                answer, unknown = self.kubelet.answer(member.pod), ""
+            except KubeletHangError as hang:
+                unknown = hang.message
+        return SaidOfPod(reasons, answer, unknown, claims.counts, self._claimed(claims))
 
     def placed(self, member: GangPod) -> Candidate:
         """Return the node after scheduler and kubelet have accepted a pod."""
@@ -236,10 +236,7 @@ class Candidate:
         """Return which of a pod's wishes cannot be judged here: labels, resources and claims."""
         read = member.placing.keys | ({member.domain} if member.domain else set())
         labels = () if self.labels_known else tuple(sorted(self._unknown_labels(read)))
-        requests = self._request(member.pod)
-        resources = tuple(
-            name for name in requests if self._is_unknown(name) or not _counts(name, self.allocatable)
-        )
+        resources = [name for name in self._request(member.pod) if not self._is_counted(name)]
         unknown = self._claims(member).unknown
         claims = [f"whether its claims can be served ({'; '.join(unknown)})"] if unknown else []
         return (*(f"label {label}" for label in labels), *resources, *claims)
@@ -273,14 +270,8 @@ class Candidate:
             yield "Too many pods"
         by_claims = self._by_claims(member.pod)
         for resource, amount in self._request(member.pod).items():
-            if (
-                not amount
-                or resource in by_claims
-                or self._is_unknown(resource)
-                or not _counts(resource, self.allocatable)
-            ):
-                continue
-            if amount > self.allocatable.get(resource, 0) - self.used.get(resource, 0):
+            free = self.allocatable.get(resource, 0) - self.used.get(resource, 0)
+            if amount and amount > free and resource not in by_claims and self._is_counted(resource):
                 yield f"Insufficient {resource}"
 
     def _unknown_labels(self, keys: Iterable[str]) -> frozenset[str]:
@@ -300,12 +291,10 @@ class Candidate:
         key = member.claims, tuple(sorted(self._by_claims(member.pod).items()))
         if key == ((), ()):
             return Allocation(True)
-        if self.devices is None:
-            return self._allocation(member)
-        if key not in self.devices.answers:
-            self.devices.answers[key] = self._allocation(member)
-        allocation: Allocation = self.devices.answers[key]
-        return allocation
+        answers: dict[Hashable, Allocation] = self.devices.answers if self.devices else {}
+        if key not in answers:
+            answers[key] = self.place.allocation(member.pod.name, member.claims, self._by_claims(member.pod))
+        return answers[key]
 
     def _claimed(self, claims: Allocation) -> tuple[tuple[str, tuple[ClaimedDevice, ...]], ...]:
         """Return the devices that each claim gets here, with their NUMA nodes."""
@@ -330,16 +319,13 @@ class Candidate:
         """Return a further node like this one, with its own devices."""
         return replace(self, name=name, devices=self.devices.of_another(name) if self.devices else None)
 
-    def _allocation(self, member: GangPod) -> Allocation:
-        return self.place.allocation(member.pod.name, member.claims, self._by_claims(member.pod))
-
-    def _is_unknown(self, resource: str) -> bool:
-        return (
-            not self.is_live
-            and is_extended(resource)
-            and not is_counted(resource, self.allocatable)
-            and resource not in self.allocatable
-        )
+    def _is_counted(self, resource: str) -> bool:
+        """Return whether a resource counts: as 0 where the Node lacks it; ephemeral storage if listed."""
+        if resource == _STORAGE:
+            return resource in self.allocatable
+        if is_extended(resource) and not self.is_live and resource not in self.allocatable:
+            return is_counted(resource, self.allocatable)  # else its plugin may be unknown
+        return resource in (CPU, MEMORY) or in_pages(resource) or "/" in resource or is_extended(resource)
 
     def _request(self, pod: Pod) -> dict[str, int]:
         gates = self.kubelet.node.settings.gates if self.kubelet else None
@@ -447,14 +433,9 @@ def _empty(machine: GivenMachine, kubelets: dict[bytes, tuple[KnownKubelet | Non
         labels={_HOSTNAME: machine.name, **present_labels(machine.labels)},
         lacks=frozenset(key for key, value in machine.labels.items() if value is None),
         labels_known=False,
-        taints=(),
-        cordoned=False,
         allocatable=amounts,
         is_live=False,
         most_pods=offered.pods if offered else 0,
-        used={},
-        pods=0,
-        ports=frozenset(),
         kubelet=kubelet,
         why_unknown=machine.why_unknown or doubt,
         scenario=machine.scenario,
@@ -524,13 +505,20 @@ def _kubelet(
     machine: GivenMachine, pods: Sequence[LivePod], kubelets: dict[bytes, tuple[KnownKubelet | None, str]]
 ) -> tuple[KnownKubelet | None, str]:
     """Return the kubelet with its pods, and the assumptions; else None and the reason."""
-    if machine.scenario is None:
+    scenario = machine.scenario
+    if scenario is None:
         return None, machine.why_unknown
-    kind = _kind(machine, machine.scenario, pods)
+    kind = _digest(
+        kind_of(scenario),
+        sorted((scenario.state or {}).items()),
+        machine.given_devices,
+        [(pod.name, pod.uid) if scenario.state else None for pod in pods],
+        [pod.decided for pod in pods],
+        [shape_of_pod(pod.member.pod) for pod in pods],
+    )
     if kind not in kubelets:
-        kubelets[kind] = _started_if_it_does(machine, machine.scenario, pods)
-    kubelet, doubt = kubelets[kind]
-    return kubelet, doubt
+        kubelets[kind] = _started_if_it_does(machine, scenario, pods)
+    return kubelets[kind]
 
 
 def _started_if_it_does(
@@ -558,18 +546,6 @@ def kind_of(scenario: Scenario) -> bytes:
         dict(scenario.config),
         _anonymous(scenario.devices),
         scenario.version,
-    )
-
-
-def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> bytes:
-    """Return a key, equal for nodes whose kubelets answer alike with their pods."""
-    return _digest(
-        kind_of(scenario),
-        sorted((scenario.state or {}).items()),
-        machine.given_devices,
-        [(pod.name, pod.uid) if scenario.state else None for pod in pods],
-        [pod.decided for pod in pods],
-        [shape_of_pod(pod.member.pod) for pod in pods],
     )
 
 
@@ -617,13 +593,12 @@ def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod])
     for name in [name for name in node.pods if name not in decided]:
         node.remove(name)
     restored = {
-        pod.uid
+        pod.uid: named_pod
         for pod, named_pod in named_pods
         if scenario.state and pod.decided and node.has_given(named_pod)
     }
-    for pod, named_pod in named_pods:
-        if pod.uid in restored:
-            node.hold(named_pod)
+    for named_pod in restored.values():
+        node.hold(named_pod)
     running, refused = [], []
     for pod, named_pod in named_pods:
         if pod.uid not in restored and not node.admit(named_pod).admitted:
@@ -654,10 +629,3 @@ def _other_cpus(kubelet: KnownKubelet | None, node: LiveNode) -> str:
         return ""
     cpus = format_cpulist(ids_of(manager.unwritten))
     return f"CPUs {cpus} count as free, which its state file does not have, and its Node has other CPUs"
-
-
-def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:
-    """Return whether a resource counts: as 0 where the Node lacks it; ephemeral storage only if listed."""
-    if resource in (CPU, MEMORY) or in_pages(resource) or is_extended(resource) or "/" in resource:
-        return True
-    return resource == _STORAGE and resource in allocatable

@@ -6,7 +6,7 @@ refuses before it looks at devices, and for extended resources that claims serve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -87,6 +87,12 @@ class ClaimSpec(NamedTuple):
     requests: tuple[tuple[str, tuple[DeviceWish, ...]], ...]
     constraints: tuple[DeviceConstraint, ...] = ()
 
+    @property
+    def wishes(self) -> Iterator[tuple[str, DeviceWish]]:
+        """Each request's name with each of its alternatives."""
+        for name, ways in self.requests:
+            yield from ((name, wish) for wish in ways)
+
 
 @dataclass(frozen=True)
 class ClaimWorld:
@@ -146,15 +152,11 @@ def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> Claim
     for document in documents:
         if not isinstance(document, Mapping) or not is_of_claims(document):
             continue
-        if str(document.get("kind")) in documents_of and isinstance(
-            mapping(document.get("metadata")).get("name"), str
-        ):
-            documents_of[str(document.get("kind"))].append(document)
+        kind, name = str(document.get("kind")), mapping(document.get("metadata")).get("name")
+        if kind in documents_of and isinstance(name, str):
+            documents_of[kind].append(document)
     return ClaimWorld(
-        {
-            str(mapping(document.get("metadata")).get("name")): document
-            for document in documents_of["DeviceClass"]
-        },
+        {document["metadata"]["name"]: document for document in documents_of["DeviceClass"]},
         {full_name(document): document for document in documents_of["ResourceClaimTemplate"]},
         {full_name(document): document for document in documents_of["ResourceClaim"]},
         tuple(documents_of["ResourceSlice"]) if documents_of["ResourceSlice"] or is_whole else None,
@@ -194,23 +196,15 @@ def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
     requests = []
     for request in mappings(devices.get("requests")):
         request_name = str(request.get("name"))
-        if ways := mappings(request.get("firstAvailable")):
-            requests.append((request_name, tuple(_wish(way, str(way.get("name"))) for way in ways)))
-        else:
-            requests.append(
-                (request_name, (_wish(mapping(request.get("exactly")) or request, request_name),))
-            )
+        ways = [_wish(way, str(way.get("name"))) for way in mappings(request.get("firstAvailable"))]
+        exactly = mapping(request.get("exactly")) or request
+        requests.append((request_name, tuple(ways) or (_wish(exactly, request_name),)))
     constraints = []
     for constraint in mappings(devices.get("constraints")):
-        attribute = constraint.get("matchAttribute") or constraint.get("distinctAttribute")
-        requests_named = constraint.get("requests")
-        constraints.append(
-            DeviceConstraint(
-                frozenset(map(str, requests_named)) if isinstance(requests_named, list) else frozenset(),
-                str(attribute),
-                is_distinct=not constraint.get("matchAttribute"),
-            )
-        )
+        common, named = constraint.get("matchAttribute"), constraint.get("requests")
+        of_requests = frozenset(map(str, named)) if isinstance(named, list) else frozenset()
+        attribute = str(common or constraint.get("distinctAttribute"))
+        constraints.append(DeviceConstraint(of_requests, attribute, is_distinct=not common))
     return ClaimSpec(name, tuple(requests), tuple(constraints))
 
 

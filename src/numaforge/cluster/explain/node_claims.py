@@ -1,21 +1,28 @@
-"""How one node serves pods' claims, with the devices of ResourceSlices or of its plan."""
+"""How one node serves pods' claims, with the devices of ResourceSlices or of its plan.
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+First what the scheduler refuses at once, then the search for devices:
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go of Kubernetes 1.37.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numaforge.cluster.explain.allocation import Allocation, allocate
 from numaforge.cluster.explain.claims import (
+    MOST_USERS,
     NOTHING_KNOWN,
+    ClaimSpec,
     ClaimWorld,
     PodClaim,
     as_pod_claims,
     claim_world,
+    spec_of_claim,
     spec_of_resources,
 )
 from numaforge.cluster.explain.devices import DeviceId, NodeDevices, OfferedDevice, devices_on
 from numaforge.cluster.explain.discovered_labels import planned_labels
-from numaforge.cluster.explain.placing import HOSTNAME_LABEL, Placing, present_labels
-from numaforge.cluster.explain.pod_claims import Place
+from numaforge.cluster.explain.placing import HOSTNAME_LABEL, Labels, Placing, present_labels
 from numaforge.cluster.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.cluster.schedulers.labels import labels_of
@@ -26,11 +33,126 @@ from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet_minors.flags import registered_name
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.lib.given import mapping
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
+
+
+class _ClaimRefusedError(Exception):
+    """The scheduler refuses the node, or the pod, before it looks at devices."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node as the allocation of claims sees it; `devices` is None where unknown."""
+
+    node: str
+    labels: Labels
+    devices: NodeDevices | None
+    world: ClaimWorld
+
+    def allocation(
+        self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
+    ) -> Allocation:
+        """Return whether a pod's claims can be served, and its extended resources that claims serve.
+
+        `served` has for each such resource the device class and the amount that the pod asks for.
+        """
+        unknown: list[str] = []
+        try:
+            specs = [
+                claim.changed(spec)
+                for claim in claims
+                if (spec := self._spec(claim, pod, unknown)) is not None
+            ]
+            specs += [spec_of_resources(pod, served)] if served else []
+            for request, wish in (row for spec in specs for row in spec.wishes):
+                if (missing := wish.device_class) not in self.world.classes:
+                    by_scheduler = f"request {request}: device class {missing}"
+                    unknown.append(self._lacking(f"DeviceClass {missing}", by_scheduler))
+        except _ClaimRefusedError as refusal:
+            return Allocation(False, str(refusal))
+        if self.devices is None:
+            unknown.append(self.world.why_unknown or "what its drivers offer is not known")
+        if unknown or self.devices is None:
+            return Allocation(None, unknown=tuple(dict.fromkeys(unknown)))
+        return allocate(self.devices, specs, self.world.classes, pod)
+
+    def served(self, request: Mapping[str, int], advertised: Collection[str]) -> dict[str, tuple[str, int]]:
+        """Return the extended resources that a claim, not a device plugin, serves here: class and amount.
+
+        pkg/scheduler/framework/plugins/dynamicresources, filterExtendedResources.
+        """
+        return {
+            resource: (device_class, amount)
+            for resource, amount in request.items()
+            if amount
+            and resource not in advertised
+            and (device_class := self.world.class_of(resource)) is not None
+        }
+
+    def with_claims(
+        self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
+    ) -> "Place":
+        """Return the node after a pod has come, with its claims."""
+        if self.devices is None or not (claims or served):
+            return self
+        return self.with_allocation(pod, claims, self.allocation(pod, claims, served))
+
+    def with_allocation(self, pod: str, claims: Sequence[PodClaim], allocation: Allocation) -> "Place":
+        """Return the node after a pod has come, with the allocation found for its claims."""
+        if self.devices is None:
+            return self
+        this_node = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
+        devices = self.devices
+        for claim in allocation.claims:
+            devices = devices.with_claim(claim._replace(selector=this_node))
+        for ref in claims:
+            existing = self.devices.claim(ref.claim) if ref.claim else None
+            if existing is not None:
+                devices = devices.with_claim(existing._replace(holders=frozenset({pod})))
+        return replace(self, devices=devices)
+
+    def spec(self, claim: PodClaim) -> ClaimSpec | None:
+        """Return what a claim asks for; None where it is allocated, or not known."""
+        try:
+            return self._spec(claim, "", [])
+        except _ClaimRefusedError:
+            return None
+
+    def _spec(self, claim: PodClaim, pod: str, unknown: list[str]) -> ClaimSpec | None:
+        """Return what must be allocated for a claim; None where it is allocated, or not known."""
+        existing = self.devices.claim(claim.claim) if self.devices and claim.claim else None
+        if existing is not None:
+            if not existing.is_on(self.node, self.labels):
+                raise _ClaimRefusedError("resourceclaim not available on the node")
+            if len(existing.holders) >= MOST_USERS:
+                raise _ClaimRefusedError("resourceclaim in use")
+            return None
+        if claim.template is not None:
+            document, name = self.world.templates.get(claim.template), f"{pod}/{claim.name}"
+            source, depth = (
+                f"ResourceClaimTemplate {claim.template}",
+                2,
+            )  # the claim's spec is in the template's
+        else:
+            document, name = self.world.claims.get(str(claim.claim)), str(claim.claim)
+            source, depth = f"ResourceClaim {claim.claim}", 1
+        if document is None:
+            unknown.append(self._lacking(source, source))
+            return None
+        for _ in range(depth):
+            document = mapping(document.get("spec"))
+        return spec_of_claim(document, name)
+
+    def _lacking(self, name: str, said_by_scheduler: str) -> str:
+        """Return what is unknown; raises _ClaimRefusedError where it is known to be missing."""
+        if self.world.is_whole:
+            raise _ClaimRefusedError(f"{said_by_scheduler} does not exist")
+        return f"{name} is not given"
 
 
 @dataclass(frozen=True)

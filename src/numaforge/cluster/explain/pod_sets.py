@@ -82,8 +82,6 @@ _TEMPLATE_REMEDY = (
 )
 
 Document = Mapping[str, Any]
-Reader = Callable[[str, Document, Document, str], "PodSets"]
-"""Read a document's pods from its kind, spec, metadata and full name."""
 
 
 class PodSet(NamedTuple):
@@ -127,7 +125,7 @@ class PodSets:
     @property
     def count(self) -> int:
         """The number of pods."""
-        return sum(len(pods.names) for pods in self.sets)
+        return _pods_in(self.sets)
 
     def gangs(self) -> "tuple[PodSets, ...]":
         """Return the gangs; one for all but for a LeaderWorkerSet, whose groups start apart."""
@@ -136,7 +134,7 @@ class PodSets:
             return (self,)
         groups = (self.sets[start : start + size] for start in range(0, len(self.sets), size))
         return tuple(
-            replace(self, name=f"{self.name}-{number}", sets=sets, least=sum(len(one.names) for one in sets))
+            replace(self, name=f"{self.name}-{number}", sets=sets, least=_pods_in(sets))
             for number, sets in enumerate(groups)
         )
 
@@ -185,8 +183,8 @@ def pod_sets(document: Document, unnamed: str = "pod", number: int = 0) -> tuple
     inner = spec
     for key in _INNER.get(kind, ()):
         inner = mapping(inner.get(key))
-    sets = reader(kind, inner, metadata, name)
-    _require_few(sets.count, name)
+    sets = reader(_Controlled(kind, name, inner, metadata))
+    _few(sets.count, name)
     return _with_metadata(sets, spec, metadata).gangs()
 
 
@@ -213,7 +211,7 @@ def name_without_pods(document: Document) -> str:
     return f"{name} (its pods are made by {maker}, and not read)" if maker else name
 
 
-def _reader(kind: str, api: str, spec: Document) -> Reader | None:
+def _reader(kind: str, api: str, spec: Document) -> "_Reader | None":
     """Return what reads a kind; None for a kind without a pod template."""
     if api in _OF_API and kind in _OF_API[api]:
         return _OF_API[api][kind]
@@ -292,12 +290,50 @@ def _suspended(spec: Document) -> tuple[str, ...]:
     return ()
 
 
-def _replicated(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    if "containers" in spec:
-        return PodSets(kind, name, (PodSet((name,), metadata, spec),))
-    count = _counted(spec, "replicas", name, "spec")
-    pods = _set_of(kind, spec, metadata, _numbered(name, count), name)
-    return PodSets(kind, name, (pods,), surges=kind == "Deployment" and _surges(spec, count))
+@dataclass(frozen=True)
+class _Controlled:
+    """A document as its controller reads it: `spec` has the pod templates, `name` is NAMESPACE/NAME."""
+
+    kind: str
+    name: str
+    spec: Document
+    metadata: Document
+
+    def count(self, holder: Document, key: str, where: object = "spec", default: int = 1) -> int:
+        """Return a number of pods; the default where it is left out or null."""
+        value = holder.get(key)
+        return number_of_pods(default if value is None else value, self.name, f"{where}.{key}")
+
+    def numbered(self, holder: Document, count: int, role: object = None) -> PodSet:
+        """Return this many pods of the template in `holder`, numbered below their role."""
+        stem = self.name if role is None else f"{self.name}-{role}"
+        return self.pods(holder, tuple(f"{stem}-{number}" for number in range(_few(count, self.name))))
+
+    def pods(self, holder: Document, names: tuple[str, ...]) -> PodSet:
+        """Return the pods of the template in `holder`, in the namespace of their document."""
+        template, where = _template_of(holder), f"{self.kind} {self.name}"
+        spec = template.get("spec")
+        if not isinstance(spec, Mapping) or "containers" not in spec:
+            problem = "holds no pod: neither spec.containers nor a pod template"
+            raise PodError(problem, where=where, remedy=_TEMPLATE_REMEDY)
+        metadata = {"namespace": self.metadata.get("namespace"), **mapping(template.get("metadata"))}
+        _require_metadata(metadata, f"{where}: template")
+        annotations = mapping(metadata.get("annotations"))
+        if len(topologies := [key for key in _TOPOLOGIES if key in annotations]) > 1:
+            text = f"Kueue takes one topology annotation, not {' and '.join(topologies)}"
+            raise PodError(text, where=where, remedy="keep one of them")
+        return PodSet(names, metadata, spec, str(annotations.get(f"{KUEUE}/podset-group-name") or ""))
+
+
+_Reader = Callable[[_Controlled], PodSets]
+
+
+def _replicated(of: _Controlled) -> PodSets:
+    if "containers" in of.spec:
+        return PodSets(of.kind, of.name, (PodSet((of.name,), of.metadata, of.spec),))
+    count = of.count(of.spec, "replicas")
+    surges = of.kind == "Deployment" and _surges(of.spec, count)
+    return PodSets(of.kind, of.name, (of.numbered(of.spec, count),), surges=surges)
 
 
 def _surges(spec: Document, count: int) -> bool:
@@ -311,47 +347,44 @@ def _surges(spec: Document, count: int) -> bool:
     return strategy.get("type") != "Recreate" and unavailable < 1 and surge > 0
 
 
-def _job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    return PodSets(kind, name, (_set_of(kind, spec, metadata, _numbered(name, _parallel(spec, name)), name),))
+def _job(of: _Controlled) -> PodSets:
+    return PodSets(of.kind, of.name, (of.numbered(of.spec, _parallel(of, of.spec)),))
 
 
-def _parallel(spec: Document, name: str) -> int:
+def _parallel(of: _Controlled, spec: Document) -> int:
     """Return the number of a Job's parallel pods: at most its completions."""
-    parallelism = _counted(spec, "parallelism", name, "spec")
-    return min(parallelism, _counted(spec, "completions", name, "spec", parallelism))
+    parallelism = of.count(spec, "parallelism")
+    return min(parallelism, of.count(spec, "completions", default=parallelism))
 
 
-def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    jobs = spec.get("replicatedJobs")
+def _job_set(of: _Controlled) -> PodSets:
+    jobs = of.spec.get("replicatedJobs")
     if not isinstance(jobs, list) or not jobs:
-        raise PodError(f"{kind} {name!r} has no spec.replicatedJobs")
-    if mapping(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder" and any(
+        raise PodError(f"{of.kind} {of.name!r} has no spec.replicatedJobs")
+    if mapping(of.spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder" and any(
         job.get("dependsOn") for job in mappings(jobs)
     ):
-        raise PodError("StartupPolicy and DependsOn APIs are mutually exclusive", where=f"{kind} {name}")
-    firsts, lasts = _stages(mappings(jobs), f"{kind} {name}")
-    sets = []
+        raise PodError(
+            "StartupPolicy and DependsOn APIs are mutually exclusive", where=f"{of.kind} {of.name}"
+        )
+    firsts, lasts = _stages(mappings(jobs), f"{of.kind} {of.name}")
+    sets, roles = [], []
     for number, job in enumerate(jobs):
         where = f"spec.replicatedJobs[{number}]"
         inner = mapping(mapping(mapping(job).get("template")).get("spec"))
         if not inner:
-            raise PodError("has no template of a Job", where=f"{name}: {where}")
-        role = str(job.get("name", number))
-        copies = _counted(job, "replicas", name, where)
-        count = _parallel(inner, name)
-        _require_few(copies * count, name)
-        names = tuple(f"{name}-{role}-{copy}-{pod}" for copy in range(copies) for pod in range(count))
-        pods = _set_of(kind, inner, metadata, names, name)
-        sets.append(pods._replace(first=firsts[number], last=lasts[number]))
+            raise PodError("has no template of a Job", where=f"{of.name}: {where}")
+        roles.append(str(job.get("name", number)))
+        copies, count = of.count(job, "replicas", where), _parallel(of, inner)
+        _few(copies * count, of.name)
+        stem = f"{of.name}-{roles[-1]}"
+        names = tuple(f"{stem}-{copy}-{pod}" for copy in range(copies) for pod in range(count))
+        sets.append(of.pods(inner, names)._replace(first=firsts[number], last=lasts[number]))
     stages = tuple(
-        ", ".join(
-            str(job.get("name", number))
-            for number, job in enumerate(jobs)
-            if firsts[number] <= stage <= lasts[number]
-        )
+        ", ".join(role for role, pods in zip(roles, sets, strict=True) if pods.first <= stage <= pods.last)
         for stage in range(max(firsts) + 1)
     )
-    return PodSets(kind, name, tuple(sets), stages=stages)
+    return PodSets(of.kind, of.name, tuple(sets), stages=stages)
 
 
 def _stages(jobs: Sequence[Document], where: str) -> tuple[list[int], list[int]]:
@@ -382,29 +415,28 @@ def _stages(jobs: Sequence[Document], where: str) -> tuple[list[int], list[int]]
     return firsts, [ends.get(number, max(firsts)) for number in range(len(jobs))]
 
 
-def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+def _volcano_job(of: _Controlled) -> PodSets:
     """A Job of Volcano: first the pods that each task needs, then the others.
 
     Without minAvailable the gang is what the tasks need; beside a smaller one that does not count
     (webhooks/admission/jobs/mutate, JobInfo.CheckTaskReady).
     """
-    tasks = spec.get("tasks")
+    tasks = of.spec.get("tasks")
     if not isinstance(tasks, list) or not tasks:
-        raise PodError(f"Job {name!r} of Volcano has no spec.tasks")
-    scheduler = spec.get("schedulerName") or _VOLCANO_SCHEDULER
+        raise PodError(f"Job {of.name!r} of Volcano has no spec.tasks")
+    scheduler = of.spec.get("schedulerName") or _VOLCANO_SCHEDULER
     first, rest, notes, later = [], [], [], 0
     for number, task in enumerate(tasks):
         if not isinstance(task, Mapping):
-            raise PodError("must be a mapping", where=f"{name}: spec.tasks[{number}]")
+            raise PodError("must be a mapping", where=f"{of.name}: spec.tasks[{number}]")
         role, where = str(task.get("name", number)), f"spec.tasks[{number}]"
-        count = _counted(task, "replicas", name, where)
-        fewest = _counted(task, "minAvailable", name, where, count)
-        _require_at_most(fewest, count, name, f"{where}.minAvailable")
-        names = _numbered(f"{name}-{role}", count)
-        pods = _set_of(kind, task, metadata, names, name)
+        count = of.count(task, "replicas", where)
+        fewest = of.count(task, "minAvailable", where, count)
+        _require_at_most(fewest, count, of.name, f"{where}.minAvailable")
+        pods = of.numbered(task, count, role)
         pods = pods._replace(spec={"schedulerName": scheduler, **pods.spec})
-        first.append(pods._replace(names=names[:fewest]))
-        rest.append(pods._replace(names=names[fewest:]))
+        first.append(pods._replace(names=pods.names[:fewest]))
+        rest.append(pods._replace(names=pods.names[fewest:]))
         if earlier := mapping(task.get("dependsOn")).get("name"):
             tasks_before = ", ".join(map(str, earlier)) if isinstance(earlier, list) else str(earlier)
             notes.append(f"dependsOn of the task {role}, whose pods are made once {tasks_before} is ready")
@@ -413,138 +445,102 @@ def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> Po
             notes.append(f"topologyPolicy {policy} of the task {role}, by which Volcano chooses nodes")
         if task.get("partitionPolicy"):
             notes.append(f"partitionPolicy of the task {role}")
-    sets = (*first, *rest)
-    total = sum(len(pods.names) for pods in sets)
-    least = _counted(spec, "minAvailable", name, "spec", 0)
-    _require_at_most(least, total, name, "spec.minAvailable")
+    total = _pods_in(first) + _pods_in(rest)
+    least = of.count(of.spec, "minAvailable", default=0)
+    _require_at_most(least, total, of.name, "spec.minAvailable")
     if later and least > total - later:
         notes.append(
             f"minAvailable {least} counts pods that are made later: the first ones wait for them for ever"
         )
     return PodSets(
-        f"{kind} of Volcano",
-        name,
-        sets,
-        least or sum(len(pods.names) for pods in first),
-        network=mapping(spec.get("networkTopology")),
+        f"{of.kind} of Volcano",
+        of.name,
+        (*first, *rest),
+        least or _pods_in(first),
+        network=mapping(of.spec.get("networkTopology")),
         makes_its_group=True,
         notes=tuple(notes),
     )
 
 
-def _kueue_workload(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+def _kueue_workload(of: _Controlled) -> PodSets:
     sets = [
-        _set_of(
-            kind,
-            pods,
-            metadata,
-            _numbered(f"{name}-{pods.get('name', number)}", _counted(pods, "count", name, number)),
-            name,
-        )
-        for number, pods in enumerate(mappings(spec.get("podSets")))
+        of.numbered(pods, of.count(pods, "count", number), pods.get("name", number))
+        for number, pods in enumerate(mappings(of.spec.get("podSets")))
     ]
-    return PodSets(f"{kind} of Kueue", name, tuple(sets), sum(len(pods.names) for pods in sets))
+    return PodSets(f"{of.kind} of Kueue", of.name, tuple(sets), _pods_in(sets))
 
 
-def _kubeflow(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+def _kubeflow(of: _Controlled) -> PodSets:
     """Kubeflow's training kinds: with a scheduling policy their pods are a gang (training-operator)."""
-    sets = [
-        _set_of(
-            kind,
-            mapping(replicas),
-            metadata,
-            _numbered(f"{name}-{str(role).lower()}", _counted(mapping(replicas), "replicas", name, role)),
-            name,
-        )
-        for role, replicas in mapping(spec[_KUBEFLOW[kind]]).items()
-    ]
-    total = sum(len(pods.names) for pods in sets)
-    policy = mapping(spec.get("runPolicy")).get("schedulingPolicy")
-    if not isinstance(policy, Mapping):
-        elastic = mapping(spec.get("elasticPolicy"))
-        fewest = _counted(elastic, "minReplicas", name, "elasticPolicy", total)
-        return PodSets(kind, name, tuple(sets), fewest=fewest)
-    least = min(
-        number_of_pods(policy.get("minAvailable") or total, name, "schedulingPolicy.minAvailable"), total
+    sets = tuple(
+        of.numbered(mapping(replicas), of.count(mapping(replicas), "replicas", role), str(role).lower())
+        for role, replicas in mapping(of.spec[_KUBEFLOW[of.kind]]).items()
     )
-    waits = spec.get("launcherCreationPolicy") == "WaitForWorkersReady" and least == total
-    return PodSets(kind, name, tuple(sets), least, notes=(_LAUNCHER_WAITS,) if waits else ())
+    total = _pods_in(sets)
+    policy = mapping(of.spec.get("runPolicy")).get("schedulingPolicy")
+    if not isinstance(policy, Mapping):
+        elastic = mapping(of.spec.get("elasticPolicy"))
+        return PodSets(
+            of.kind, of.name, sets, fewest=of.count(elastic, "minReplicas", "elasticPolicy", total)
+        )
+    declared = policy.get("minAvailable") or total
+    least = min(number_of_pods(declared, of.name, "schedulingPolicy.minAvailable"), total)
+    waits = of.spec.get("launcherCreationPolicy") == "WaitForWorkersReady" and least == total
+    return PodSets(of.kind, of.name, sets, least, notes=(_LAUNCHER_WAITS,) if waits else ())
 
 
-def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    group = mapping(spec.get("leaderWorkerTemplate"))
-    copies = _counted(spec, "replicas", name, "spec")
-    size = _counted(group, "size", name, "spec.leaderWorkerTemplate")
-    _require_few(copies * size, name)
+def _leader_worker_set(of: _Controlled) -> PodSets:
+    group = mapping(of.spec.get("leaderWorkerTemplate"))
+    copies = of.count(of.spec, "replicas")
+    size = of.count(group, "size", "spec.leaderWorkerTemplate")
+    _few(copies * size, of.name)
     workers, leaders = ({"template": group.get(f"{role}Template")} for role in ("worker", "leader"))
     sets = []
     for copy in range(copies):
-        names = (f"{name}-{copy}", *(f"{name}-{copy}-{number}" for number in range(1, size)))
+        names = (f"{of.name}-{copy}", *(f"{of.name}-{copy}-{number}" for number in range(1, size)))
         if leaders["template"]:
-            sets.append(_set_of(kind, leaders, metadata, names[:1], name))
+            sets.append(of.pods(leaders, names[:1]))
             names = names[1:]
         if names:
-            sets.append(_set_of(kind, workers, metadata, names, name))
-    return PodSets(kind, name, tuple(sets), sets_of_group=len(sets) // max(1, copies))
+            sets.append(of.pods(workers, names))
+    return PodSets(of.kind, of.name, tuple(sets), sets_of_group=len(sets) // max(1, copies))
 
 
-def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+def _ray(of: _Controlled) -> PodSets:
     """A Ray cluster: its head, and each worker group's replicas times its hosts.
 
     ray-operator's GetWorkerGroupDesiredReplicas: the replicas lie within minReplicas and maxReplicas.
     """
-    sets = [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)]
+    sets = [of.pods(mapping(of.spec.get("headGroupSpec")), (f"{of.name}-head",))]
     fewest_pods = 1
-    for number, group in enumerate(mappings(spec.get("workerGroupSpecs"))):
+    for number, group in enumerate(mappings(of.spec.get("workerGroupSpecs"))):
         role = group.get("groupName", number)
         where = f"workerGroupSpecs[{role}]"
-        fewest = _counted(group, "minReplicas", name, where, 0)
-        copies = max(fewest, _counted(group, "replicas", name, where, fewest))
+        fewest = of.count(group, "minReplicas", where, 0)
+        copies = max(fewest, of.count(group, "replicas", where, fewest))
         most = group.get("maxReplicas")
         copies = min(copies, most) if type(most) is int and most >= fewest else copies
-        hosts = _counted(group, "numOfHosts", name, where)
+        hosts = of.count(group, "numOfHosts", where)
         if group.get("suspend") is not True:
-            _require_few(copies * hosts, name)
-            sets.append(_set_of(kind, group, metadata, _numbered(f"{name}-{role}", copies * hosts), name))
+            sets.append(of.numbered(group, copies * hosts, role))
             fewest_pods += (fewest or copies) * hosts
-    notes = (
-        ("its autoscaler changes how many workers there are",) if spec.get("enableInTreeAutoscaling") else ()
-    )
-    return PodSets(kind, name, tuple(sets), fewest=fewest_pods, notes=notes)
+    notes = ("its autoscaler changes how many workers there are",)
+    scaled = bool(of.spec.get("enableInTreeAutoscaling"))
+    return PodSets(of.kind, of.name, tuple(sets), fewest=fewest_pods, notes=notes if scaled else ())
 
 
-def _ray_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
-    if not spec.get("rayClusterSpec"):
-        return PodSets(kind, name, (), notes=("its pods are those of the cluster that it selects",))
-    cluster = _ray(kind, mapping(spec["rayClusterSpec"]), metadata, name)
-    if spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
+def _ray_job(of: _Controlled) -> PodSets:
+    if not of.spec.get("rayClusterSpec"):
+        return PodSets(of.kind, of.name, (), notes=("its pods are those of the cluster that it selects",))
+    cluster = _ray(replace(of, spec=mapping(of.spec["rayClusterSpec"])))
+    if of.spec.get("submissionMode", "K8sJobMode") != "K8sJobMode":
         return cluster
-    if not isinstance(submitter := spec.get("submitterPodTemplate"), Mapping):
-        return replace(
-            cluster, notes=(*cluster.notes, "the pod that submits it, of 1 CPU at most, is not counted")
-        )
-    pods = _set_of(kind, {"template": submitter}, metadata, (f"{name}-submitter",), name)
+    if not isinstance(submitter := of.spec.get("submitterPodTemplate"), Mapping):
+        note = "the pod that submits it, of 1 CPU at most, is not counted"
+        return replace(cluster, notes=(*cluster.notes, note))
+    pods = of.pods({"template": submitter}, (f"{of.name}-submitter",))
     return replace(cluster, sets=(*cluster.sets, pods))
-
-
-def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, ...], name: str) -> PodSet:
-    """Return the pods of the template in `holder`, in the namespace of their document."""
-    template = _template_of(holder)
-    spec = template.get("spec")
-    if not isinstance(spec, Mapping) or "containers" not in spec:
-        raise PodError(
-            "holds no pod: neither spec.containers nor a pod template",
-            where=f"{kind} {name}",
-            remedy=_TEMPLATE_REMEDY,
-        )
-    pod_metadata = {"namespace": metadata.get("namespace"), **mapping(template.get("metadata"))}
-    _require_metadata(pod_metadata, f"{kind} {name}: template")
-    annotations = mapping(pod_metadata.get("annotations"))
-    if len(topologies := [key for key in _TOPOLOGIES if key in annotations]) > 1:
-        text = f"Kueue takes one topology annotation, not {' and '.join(topologies)}"
-        raise PodError(text, where=f"{kind} {name}", remedy="keep one of them")
-    group = annotations.get(f"{KUEUE}/podset-group-name")
-    return PodSet(names, pod_metadata, spec, str(group or ""))
 
 
 def _require_metadata(metadata: Document, where: str) -> None:
@@ -553,14 +549,8 @@ def _require_metadata(metadata: Document, where: str) -> None:
         require_texts(mapping(metadata.get(key)), f"{where}: metadata.{key}")
 
 
-def _numbered(name: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{name}-{number}" for number in range(count))
-
-
-def _counted(holder: Document, key: str, name: str, role: object, default: int = 1) -> int:
-    """Return a number of pods; the default where it is left out or null."""
-    value = holder.get(key)
-    return number_of_pods(default if value is None else value, name, f"{role}.{key}")
+def _pods_in(sets: Iterable[PodSet]) -> int:
+    return sum(len(pods.names) for pods in sets)
 
 
 def _require_at_most(fewest: int, count: int, name: str, key: str) -> None:
@@ -584,13 +574,14 @@ def number_of_pods(value: object, where: str, key: str, fewest: int = 0) -> int:
     return value
 
 
-def _require_few(count: int, name: str) -> None:
+def _few(count: int, name: str) -> int:
     """Raise NumaforgeError before names of more pods are made than are placed at once."""
     if count > MOST_PODS:
         raise NumaforgeError(f"has {count} pods; at most {MOST_PODS} are placed at once", where=name)
+    return count
 
 
-_READERS: Mapping[str, Reader] = {
+_READERS: Mapping[str, _Reader] = {
     **dict.fromkeys(("Pod", *_REPLICATED), _replicated),
     "Job": _job,
     "CronJob": _job,
@@ -602,7 +593,7 @@ _READERS: Mapping[str, Reader] = {
 }
 _INNER = {"CronJob": ("jobTemplate", "spec"), "RayService": ("rayClusterConfig",)}
 """The fields that lead to the spec of a kind that another reader reads."""
-_OF_API: Mapping[str, Mapping[str, Reader]] = {
+_OF_API: Mapping[str, Mapping[str, _Reader]] = {
     _VOLCANO: dict.fromkeys(("Job", "CronJob"), _volcano_job),
     KUEUE: {"Workload": _kueue_workload},
 }

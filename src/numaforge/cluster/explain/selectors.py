@@ -134,24 +134,28 @@ class _SelectorReader:
             return text
         return None
 
+    def _take(self, kind: str) -> str:
+        if self._next()[0] != kind:
+            raise _UnreadError
+        self._at += 1
+        return self._tokens[self._at - 1][1]
+
     def _expect(self, sign: str) -> None:
         if self._sign(sign) is None:
             raise _UnreadError
 
     def either(self, depth: int) -> _Node:
         """Read an expression up to its end or its bracket; raises _UnreadError for a conditional, `? :`."""
-        parts = [self._both(depth)]
-        while self._sign("||"):
-            parts.append(self._both(depth))
+        node = self._joined("||", lambda: self._joined("&&", lambda: self._part(depth), by=False), by=True)
         if self._next() == ("sign", "?"):
             raise _UnreadError
-        return parts[0] if len(parts) == 1 else _decided(parts, by=True)
+        return node
 
-    def _both(self, depth: int) -> _Node:
-        parts = [self._part(depth)]
-        while self._sign("&&"):
-            parts.append(self._part(depth))
-        return parts[0] if len(parts) == 1 else _decided(parts, by=False)
+    def _joined(self, operator: str, operand: Callable[[], _Node], *, by: bool) -> _Node:
+        parts = [operand()]
+        while self._sign(operator):
+            parts.append(operand())
+        return parts[0] if len(parts) == 1 else _decided(parts, by=by)
 
     def _part(self, depth: int) -> _Node:
         """Return one operand of `&&`: unknown, and skipped, where it is not supported."""
@@ -198,12 +202,8 @@ class _SelectorReader:
             inner = self._unary(depth + 1)
             return lambda device: not _boolean(inner(device))
         if self._sign("-"):
-            kind, text = self._next()
-            if kind != "number":
-                raise _UnreadError
-            self._at += 1
-            return _constant(-int(text))
-        return self._followed(self._primary(depth), depth)
+            return _constant(-int(self._take("number")))
+        return self._path(depth)[0]
 
     def _primary(self, depth: int) -> _Node:
         kind, text = self._next()
@@ -217,8 +217,7 @@ class _SelectorReader:
             self._expect(")")
             return node
         if (kind, text) == ("sign", "["):
-            listed = [] if self._next() == ("sign", "]") else self._listed(depth)
-            self._expect("]")
+            listed = self._listed(depth, "]")
             return lambda device: [element(device) for element in listed]
         if kind != "name":
             raise _UnreadError
@@ -230,21 +229,23 @@ class _SelectorReader:
             return self._function(text, depth)
         raise _UnreadError
 
-    def _listed(self, depth: int) -> list[_Node]:
+    def _listed(self, depth: int, end: str) -> list[_Node]:
+        if self._sign(end):
+            return []
         elements = [self._relation(depth + 1)]
         while self._sign(","):
             elements.append(self._relation(depth + 1))
+        self._expect(end)
         return elements
 
     def _function(self, name: str, depth: int) -> _Node:
         if name == "has":
-            owner, member = self._path(depth)
+            _, owner, member = self._path(depth)
+            if member is None:
+                raise _UnreadError
             self._expect(")")
             return lambda device: _has(owner(device), member)
-        kind, text = self._next()
-        if kind != "text":
-            raise _UnreadError
-        self._at += 1
+        text = self._take("text")
         self._expect(")")
         if name == "semver":
             return _constant(Release(text))
@@ -253,22 +254,14 @@ class _SelectorReader:
         except NumaforgeError:
             raise _UnreadError from None
 
-    def _path(self, depth: int) -> tuple[_Node, str]:
-        """Return what `has` asks about: an owner, and the name of its last member."""
-        steps: list[tuple[_Node, str | None]] = []
-        node = self._primary(depth)
+    def _path(self, depth: int) -> tuple[_Node, _Node, str | None]:
+        """Return a value with its members; the owner and the name of the last one, None for an index."""
+        node = owner = self._primary(depth)
+        member: str | None = None
         while self._next() in (("sign", "."), ("sign", "[")):
             owner = node
             node, member = self._step(node, depth)
-            steps.append((owner, member))
-        if not steps or steps[-1][1] is None:
-            raise _UnreadError
-        return steps[-1][0], str(steps[-1][1])
-
-    def _followed(self, node: _Node, depth: int) -> _Node:
-        while self._next() in (("sign", "."), ("sign", "[")):
-            node, _ = self._step(node, depth)
-        return node
+        return node, owner, member
 
     def _step(self, owner: _Node, depth: int) -> tuple[_Node, str | None]:
         if self._sign("["):
@@ -276,19 +269,14 @@ class _SelectorReader:
             self._expect("]")
             return (lambda device: _member(owner(device), index(device))), None
         self._expect(".")
-        kind, name = self._next()
-        if kind != "name":
-            raise _UnreadError
-        self._at += 1
+        name = self._take("name")
         if not self._sign("("):
             return (lambda device: _member(owner(device), name)), name
         if name not in _METHODS:
             raise _UnreadError
-        arguments = [] if self._next() == ("sign", ")") else self._listed(depth)
-        self._expect(")")
-        if len(arguments) != _METHODS[name][0]:
+        arguments, (count, method) = self._listed(depth, ")"), _METHODS[name]
+        if len(arguments) != count:
             raise _UnreadError
-        method = _METHODS[name][1]
         return (lambda device: method(owner(device), *(argument(device) for argument in arguments))), None
 
 
