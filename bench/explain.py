@@ -23,7 +23,7 @@ from numaforge.commands.as_planned import node_as_planned
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.shapes import Load, NodeKind, Shape, best_settings
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 
 KINDS = {"dgx-h100": 150, "epyc-nps4": 100, "hgx-b200": 50}
 ON_EACH = 40

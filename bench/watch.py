@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from tests.fixtures.watched_folder import WatchedFolder
 
 MACHINE = "epyc-nps4"

@@ -16,7 +16,7 @@ from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_minors.versions import KNOWN_MINORS
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.report.check import report_lines
 
 PAGE = Path(__file__).with_name("check.md")

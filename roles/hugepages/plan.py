@@ -12,7 +12,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import format_bytes, parse_bytes
 from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.machine.topology.model import HugepagePool, NodeTopology, NumaNode
-from numaforge.machine.topology.page_size import page_size
+from numaforge.machine.topology.numa import page_size
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

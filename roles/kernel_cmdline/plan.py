@@ -12,7 +12,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import parse_bytes
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.page_size import hugepage_sizes, page_size
+from numaforge.machine.topology.numa import hugepage_sizes, page_size
 from numaforge.roles.gpudirect.plan import AcsPlan, config_acs
 from numaforge.roles.kernel_cmdline.parameters import REPEATED, isolated_by, parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE

@@ -28,7 +28,7 @@ from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import from_document, to_document
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.read import read_topology
-from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import ready_machine, ready_machines
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node

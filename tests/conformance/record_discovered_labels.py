@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import ready_machine, ready_machines
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from tests.conformance.checkouts import answers_in, text_of, version_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU
-from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import ready_machine, ready_machines
 from tests.conformance.checkouts import answers_in, text_of, version_of
 from tests.fixtures.machines import dgx_1v, nvlink_bridges
 

@@ -8,8 +8,8 @@ import pytest
 
 from numaforge.findings import Severity
 from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.gpus import read_driver, with_answers
 from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall
-from numaforge.machine.topology.nvidia import read_driver, with_answers
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.advertised import advertised, as_listed

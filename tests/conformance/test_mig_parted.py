@@ -9,8 +9,8 @@ import pytest
 
 from numaforge.lib.errors import PlanError
 from numaforge.machine.snapshot.model import Snapshot
+from numaforge.machine.topology.gpus import read_driver, with_answers
 from numaforge.machine.topology.model import Gpu, NodeTopology
-from numaforge.machine.topology.nvidia import read_driver, with_answers
 from numaforge.planning.convert.forms import convert
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.machine import MachineMigPlan, plan_machine, plan_profile

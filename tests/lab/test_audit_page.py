@@ -13,7 +13,7 @@ from lab import requirements
 from numaforge.cli import run
 from numaforge.fleet.audit.fleet import Failed, fleet_audit
 from numaforge.fleet.audit.machine import audited
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.report.audit_page import audit_page
 from tests.fixtures.tables import cases
 

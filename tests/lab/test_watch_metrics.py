@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab import gobuild
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from tests.fixtures.tables import cases
 from tests.fixtures.watched_folder import WatchedFolder
 

@@ -7,7 +7,7 @@ import yaml
 
 from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_minors.versions import LATEST_MINOR
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.layout import lay_out

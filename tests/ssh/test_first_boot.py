@@ -12,7 +12,7 @@ from numaforge.change.look import GUARD
 from numaforge.image.first_boot.hardware import MACHINES, written
 from numaforge.image.first_boot.stamp import PROGRAM, boot_script
 from numaforge.machine.topology.document import from_document
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.images import (
     DRIVER_PARAMETERS,

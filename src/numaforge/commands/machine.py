@@ -37,7 +37,7 @@ _HELP = "A snapshot, a topology, a folder, a ready machine such as dgx-h100, or 
 
 def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the ready machines that start with `incomplete`; without one, the shell completes files."""
-    from numaforge.machine.topology.ready import ready_machines
+    from numaforge.machine.topology.saved import ready_machines
 
     names = [name for name in ready_machines() if name.startswith(incomplete)]
     return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
@@ -274,7 +274,7 @@ def _names_a_file(source: str) -> bool:
 
 def _machine_called(name: str) -> NodeTopology:
     """Return the machine in a folder, the ready machine of this name, else the host."""
-    from numaforge.machine.topology.ready import ready_machine, ready_machines
+    from numaforge.machine.topology.saved import ready_machine, ready_machines
 
     if Path(name).is_dir():
         return machine_of(None, name)
@@ -295,7 +295,7 @@ def _or_ready(name: str) -> str:
     """Return a hint at a ready machine with a similar name, else at all of them."""
     from difflib import get_close_matches
 
-    from numaforge.machine.topology.ready import ready_machines
+    from numaforge.machine.topology.saved import ready_machines
 
     ready = ready_machines()
     near = get_close_matches(Path(name).name.partition(".")[0], ready, n=1)

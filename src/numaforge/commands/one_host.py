@@ -56,7 +56,7 @@ def asked_of(
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
             message, remedy = " ".join([error.message, *reasons]), error.remedy
             if isinstance(error, HostUnreachableError):
-                from numaforge.machine.topology.ready import NO_HOST, ready_machines
+                from numaforge.machine.topology.saved import NO_HOST, ready_machines
 
                 if name in ready_machines():
                     message = f"{NO_HOST}, and no host of that name answers: {message}"

@@ -138,7 +138,7 @@ def _show_changes(
     data: tuple[str, ...],
     output: str,
 ) -> int:
-    from numaforge.machine.topology.ready import ready_machines
+    from numaforge.machine.topology.saved import ready_machines
     from numaforge.node.bundle import changes, diff
 
     if source is not None and (Path(source).exists() or source in ready_machines()):

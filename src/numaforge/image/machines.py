@@ -7,8 +7,7 @@ from numaforge.image.wish import KEY, Image
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.ready import ready_machine, ready_machines
-from numaforge.machine.topology.saved import saved_machine
+from numaforge.machine.topology.saved import ready_machine, ready_machines, saved_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile

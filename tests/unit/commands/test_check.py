@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from numaforge.commands.kubelet import check
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile

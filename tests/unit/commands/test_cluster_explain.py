@@ -12,7 +12,7 @@ from numaforge.cli import run
 from numaforge.cluster.schedulers.dra import planned_classes
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.document import to_document
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile

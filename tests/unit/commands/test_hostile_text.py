@@ -13,7 +13,7 @@ import yaml
 from numaforge import cli
 from numaforge.lib.errors import NumaforgeError
 from numaforge.machine.topology.document import from_document, to_document
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.report.terminal import line_of, style
 from numaforge.rollout.self_planned import ANNOTATION, UNVERIFIED, SelfPlanned
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT

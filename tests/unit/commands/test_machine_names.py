@@ -15,7 +15,7 @@ from numaforge.commands import machine
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.topology.document import to_document
-from numaforge.machine.topology.ready import NO_HOST, ready_machine, ready_machines
+from numaforge.machine.topology.saved import NO_HOST, ready_machine, ready_machines
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile

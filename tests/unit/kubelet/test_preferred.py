@@ -10,7 +10,7 @@ from numaforge.kubelet.admission.inventory import Shared, inventory_of
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.kubelet.admission.preferred import DISTRIBUTED, PACKED
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from tests.fixtures.machines import nvlink_bridges
 
 BRIDGE, PCIE = 250, 50

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_owners import MIG_MANAGER

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.roles.expectation import Comparison, Expected
 from tests.fixtures.tables import cases
 from tests.fixtures.watched_folder import WatchedFolder, pressure

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.machine.topology.model import HugepagePool, NodeTopology
-from numaforge.machine.topology.page_size import page_size
+from numaforge.machine.topology.numa import page_size
 from numaforge.machine.topology.read import read_topology
 from tests.fixtures.machines import machine
 from tests.fixtures.plans import decided, notices, planned, refusal

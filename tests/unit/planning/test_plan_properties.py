@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import parse_bytes
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.memory.plan import Room, split_reservation

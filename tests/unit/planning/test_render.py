@@ -13,7 +13,7 @@ import yaml
 from numaforge.lib.errors import KubeletConfigError, PlanError
 from numaforge.lib.file_content import PLAN_PATH, WRITTEN_BELOW
 from numaforge.lib.resources import template_dir
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.document import loads
 from numaforge.planning.files import WRITERS
 from numaforge.planning.node import plan_node, with_files

@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.change.transaction import CURRENT
 from numaforge.lib.file_content import PLAN_PATH
-from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import ready_machine, ready_machines
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import plan_files, render_plan
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH, files

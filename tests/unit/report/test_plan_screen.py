@@ -7,7 +7,7 @@ import pytest
 from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.reasons import Decision, Notice
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.profiles import load_profile

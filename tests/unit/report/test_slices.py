@@ -9,7 +9,7 @@ from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.model import Gpu, GpuInstance, GpuPartition
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.report.boxes import Box

@@ -8,7 +8,7 @@ from numaforge.cli import run
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.model import PciDevice
 from numaforge.machine.topology.read import read_topology
-from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import ready_machine, ready_machines
 from numaforge.report.tree import machine_tree
 from tests.machines.files import stored
 

@@ -10,7 +10,7 @@ import pytest
 from numaforge.findings import Severity
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.document import to_document
-from numaforge.machine.topology.ready import ready_machines
+from numaforge.machine.topology.saved import ready_machines
 from numaforge.preflight import Check
 from numaforge.report import verification
 from numaforge.report.doctor import doctor_lines

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.lib.file_content import PlannedFile
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.node.bundle import FileState
 from numaforge.planning.node import plan_node
 from numaforge.planning.plan import NodePlan

@@ -10,7 +10,7 @@ from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.lib.cpulist import cpus_named, format_cpulist
 from numaforge.lib.quantity import parse_bytes
 from numaforge.machine.topology.model import HostProcess, NodeTopology
-from numaforge.machine.topology.page_size import hugepage_sizes
+from numaforge.machine.topology.numa import hugepage_sizes
 
 LEAST_OPEN_FILES = 65536
 """Data loaders open a file for each worker and shard; OKE gives 131072, containerd's own unit 1048576."""

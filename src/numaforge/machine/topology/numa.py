@@ -1,13 +1,13 @@
-"""NUMA nodes with their memory, distances and hugepage pools."""
+"""NUMA nodes with their memory, distances and hugepage pools, and the size of the kernel's pages."""
 
 import re
 from collections.abc import Mapping
 
 from numaforge.lib.given import digits
-from numaforge.lib.quantity import format_bytes
+from numaforge.lib.quantity import format_bytes, parse_bytes
 from numaforge.machine.snapshot.catalogue import NUMA
 from numaforge.machine.topology.cpus import cpu_set, node_cpus
-from numaforge.machine.topology.model import CpuSet, HugepagePool, NumaNode
+from numaforge.machine.topology.model import CpuSet, HugepagePool, NodeTopology, NumaNode
 
 _NODE_FILE = re.compile(r"/sys/devices/system/node/node([0-9]{1,9})/(.+)")
 _POOL_FILE = re.compile(r"(?:/sys/kernel/mm/)?hugepages/hugepages-([0-9]{1,15})kB/(\w+)")
@@ -61,3 +61,21 @@ def meminfo_bytes(text: str, key: str) -> int | None:
     """Return the bytes of one line of a meminfo file, of /proc or of a NUMA node."""
     match = re.search(rf"^(?:Node [0-9]+ )?{key}:\s*([0-9]{{1,17}}) kB$", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else None
+
+
+# A size of huge pages that only kernels of this page size have: Documentation/arch/arm64/hugetlbpage.rst.
+_TOLD_BY = {"512Mi": "64Ki", "64Ki": "4Ki", "1Gi": "4Ki", "32Mi": "16Ki"}
+
+
+def page_size(machine: NodeTopology) -> str | None:
+    """Return the size of the kernel's pages, "4Ki", derived from its huge pages; None where unknown."""
+    if machine.architecture == "x86_64":
+        return "4Ki"
+    sizes = hugepage_sizes(machine) if machine.architecture == "aarch64" else ()
+    return next((size for huge, size in _TOLD_BY.items() if huge in sizes), None)
+
+
+def hugepage_sizes(machine: NodeTopology) -> tuple[str, ...]:
+    """Return the sizes of the kernel's hugepage pools, smallest first; none where they were not captured."""
+    sizes = {*machine.hugepages}.union(*(node.hugepages for node in machine.numa_nodes))
+    return tuple(sorted(sizes, key=parse_bytes))

@@ -37,18 +37,18 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
     """Return NVIDIA's software on the host; None without a trace of any."""
     files = snapshot.files
     version_line = files.get("/proc/driver/nvidia/version", "").partition("\n")[0]
-    loaded = files.get("/sys/module/nvidia/version", "").strip() or _first(_VERSION, version_line)
+    version = _VERSION.search(version_line)
+    loaded = files.get("/sys/module/nvidia/version", "").strip() or (version[0] if version else None)
     present = snapshot.commands.get("present")
     paths = None if present is None else frozenset(present.split())
+    imex_commands = snapshot.commands.get("imex commands")
     install = NvidiaInstall(
         loaded=loaded,
         open_module="Open Kernel Module" in version_line if version_line else None,
         on_disk=snapshot.commands.get("modinfo nvidia", "").strip() or None,
         library=_library(snapshot.links),
-        packages=_nvidia_packages(
-            snapshot.commands.get("nvidia packages", snapshot.commands.get("packages"))
-        ),
-        kernel_modules=_names_below(paths, "/sys/module/"),
+        packages=_nvidia_packages(snapshot.commands.get("packages")),
+        kernel_modules=None if paths is None else tuple(sorted(_loaded_modules(paths))),
         daemons=read_daemons(snapshot),
         nouveau_kept_out=_nouveau_kept_out(files),
         char_links=_char_links(paths),
@@ -60,7 +60,7 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         imex_service=_imex_service(paths, snapshot.links),
         imex_nodes=digits(snapshot.commands.get("imex nodes")),
         imex_list=snapshot.commands.get("imex list"),
-        imex_commands=_imex_commands(snapshot.commands.get("imex commands")),
+        imex_commands=None if imex_commands is None else imex_commands.strip() == "1",
         imex_channel=None if paths is None or "/dev/null" not in paths else catalogue.IMEX_CHANNEL in paths,
         gpu_memory_mode=read_parameters(files).get(_MEMORY_MODE),
         gpu_memory_mode_next=_asked_memory_mode(files),
@@ -101,11 +101,6 @@ def _asked_memory_mode(files: Mapping[str, str]) -> str | None:
     return modes[-1] if modes else ""
 
 
-def _first(pattern: re.Pattern[str], text: str) -> str | None:
-    match = pattern.search(text)
-    return match[0] if match else None
-
-
 def _library(links: Mapping[str, str]) -> str | None:
     """Return the version of the first library; one that lies behind another link has none in its name."""
     matches = (_LIBRARY.search(target) for path, target in sorted(links.items()) if "libnvidia-ml" in path)
@@ -116,20 +111,16 @@ def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
     """Return the installed packages; a version without its epoch and the distribution's own part."""
     if answer is None:
         return None
-    rows = [line.split() for line in answer.splitlines()]
+    rows = [row for line in answer.splitlines() if len(row := line.split()) == 4]
     return {
-        row[-2]: row[-1].rpartition(":")[2].partition("-")[0]
-        for row in rows
-        if len(row) == 4
-        and row[-3] == "installed"
-        and any(fnmatchcase(row[-2], glob) for glob in catalogue.NVIDIA_PACKAGES)
+        name: version.rpartition(":")[2].partition("-")[0]
+        for _, status, name, version in rows
+        if status == "installed" and any(fnmatchcase(name, glob) for glob in catalogue.NVIDIA_PACKAGES)
     }
 
 
-def _names_below(paths: frozenset[str] | None, folder: str) -> tuple[str, ...] | None:
-    if paths is None:
-        return None
-    return tuple(sorted(path.removeprefix(folder) for path in paths if path.startswith(folder)))
+def _loaded_modules(paths: frozenset[str]) -> list[str]:
+    return [path.removeprefix("/sys/module/") for path in paths if path.startswith("/sys/module/")]
 
 
 def _nouveau_kept_out(files: Mapping[str, str]) -> bool | None:
@@ -155,10 +146,6 @@ def _char_links(paths: frozenset[str] | None) -> bool | None:
     if paths is None or "/dev/char/1:3" not in paths:
         return None
     return any(path.startswith("/dev/char/195:") for path in paths)
-
-
-def _imex_commands(value: str | None) -> bool | None:
-    return None if value is None else value.strip() == "1"
 
 
 def _imex_service(paths: frozenset[str] | None, links: Mapping[str, str]) -> str | None:

@@ -21,22 +21,9 @@ _CHIPSET = ("05", "06", "08", "0c05", "11")  # memory, bridges, system periphera
 
 # Display controllers that only draw a console: server management chips and virtual graphics. The function is
 # of class 0x0300 like a real GPU, and only its vendor (for ATI's server chips, the device) tells it.
-_CONSOLE_VENDORS = frozenset(
-    {
-        "102b",  # Matrox G200
-        "1a03",  # ASPEED
-        "18ca",  # XGI Volari
-        "126f",  # Silicon Motion
-        "1013",  # Cirrus Logic
-        "19e5",  # Huawei Hi171x
-        "1234",  # QEMU std
-        "1b36",  # QXL
-        "1af4",  # virtio-gpu
-        "15ad",  # VMware SVGA
-        "80ee",  # VirtualBox
-        "1414",  # Hyper-V
-    }
-)
+# In this order: Matrox G200, ASPEED, XGI Volari, Silicon Motion, Cirrus Logic, Huawei Hi171x, QEMU std, QXL,
+# virtio-gpu, VMware SVGA, VirtualBox, Hyper-V.
+_CONSOLE_VENDORS = re.compile("102b|1a03|18ca|126f|1013|19e5|1234|1b36|1af4|15ad|80ee|1414")
 _CONSOLE_DEVICES = frozenset(
     {("1002", "4752"), ("1002", "515e"), ("1002", "5159"), ("1002", "5960")}  # Rage XL, ES1000, RV100, RV280
 )
@@ -45,15 +32,9 @@ _CONSOLE_DEVICES = frozenset(
 # Habana's devices by PCI device id, as the habanalabs driver claims them.
 _HABANA_NAMES = {
     "0001": "Goya",
-    "1000": "Gaudi",
-    "1001": "Gaudi",
-    "1010": "Gaudi",
-    "1011": "Gaudi",
-    "1020": "Gaudi 2",
-    "1021": "Gaudi 2",
-    "1060": "Gaudi 3",
-    "1062": "Gaudi 3",
-    "1063": "Gaudi 3",
+    **dict.fromkeys(("1000", "1001", "1010", "1011"), "Gaudi"),
+    **dict.fromkeys(("1020", "1021"), "Gaudi 2"),
+    **dict.fromkeys(("1060", "1062", "1063"), "Gaudi 3"),
 }
 
 
@@ -76,26 +57,22 @@ class Function:
 
     @property
     def numa_node(self) -> int | None:
-        """The NUMA node, None where the firmware does not report it."""
         return digits(self.held.get("numa_node", ""))  # -1: the firmware does not say
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it can compute as a GPU."""
         identity = (self.hex_id("vendor"), self.hex_id("device"))
-        console = identity[0] in _CONSOLE_VENDORS or identity in _CONSOLE_DEVICES
+        console = _CONSOLE_VENDORS.fullmatch(identity[0]) or identity in _CONSOLE_DEVICES
         # AMD's Instinct from MI300 on has no display class any more.
         instinct = identity[0] == AMD and self.pci_class.startswith(_ACCELERATOR)
         return instinct or (self.pci_class.startswith(_DISPLAY) and not console)
 
     @property
     def is_network(self) -> bool:
-        """Whether it is a network controller, Ethernet or InfiniBand."""
         return self.pci_class.startswith(_NETWORK)
 
     @property
     def is_accelerator(self) -> bool:
-        """Whether it is an accelerator other than a GPU."""
         return self.pci_class.startswith((_ACCELERATOR, _COPROCESSOR)) and not self.is_gpu
 
     @property
@@ -115,15 +92,14 @@ def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
     return tuple(
         Accelerator(
             pci_address=function.address,
-            vendor=function.hex_id("vendor"),
-            device=function.hex_id("device"),
+            vendor=vendor,
+            device=device,
             driver=function.driver,
             numa_node=function.numa_node,
-            name=_HABANA_NAMES.get(function.hex_id("device"))
-            if function.hex_id("vendor") == HABANA
-            else None,
+            name=_HABANA_NAMES.get(device) if vendor == HABANA else None,
         )
         for function in functions(snapshot)
+        for vendor, device in ((function.hex_id("vendor"), function.hex_id("device")),)
         if function.is_accelerator
     )
 
@@ -177,15 +153,14 @@ def path_from_root(link: str) -> tuple[str, ...]:
 
 
 def functions(snapshot: Snapshot) -> list[Function]:
+    drivers = {
+        address: snapshot.links.get(f"/sys/bus/pci/devices/{address}/driver", "").rpartition("/")[2]
+        for address in snapshot.pci_files
+    }
     return [
-        Function(address, attributes, _driver(snapshot, address))
+        Function(address, attributes, drivers[address] or None)
         for address, attributes in snapshot.pci_files.items()
     ]
-
-
-def _driver(snapshot: Snapshot, address: str) -> str | None:
-    target = snapshot.links.get(f"/sys/bus/pci/devices/{address}/driver")
-    return target.rpartition("/")[2] if target else None
 
 
 def _gigatransfers(text: str | None) -> float | None:

@@ -13,10 +13,7 @@ from numaforge.machine.topology.model import AccessControl, Gpu, PciFunction, Pe
 from numaforge.machine.topology.nvidia_install import read_parameters
 from numaforge.machine.topology.pci import functions, path_from_root
 
-_ACCESS_CONTROL, _ADDRESS_TRANSLATION = (
-    0x000D,
-    0x000F,
-)  # ids of extended capabilities, PCIe base specification
+_ACCESS_CONTROL, _ADDRESS_TRANSLATION = 0x0D, 0x0F  # extended capabilities, PCIe base specification
 _EXPRESS, _DEVICE_CONTROL = 0x10, 8  # the PCI Express capability, and the register within
 _SMALLEST = 128  # bytes of a payload and of a read request whose field is 0
 _EXTENDED_BYTES = 0x1000  # shorter: read without root rights, or a conventional PCI function
@@ -53,7 +50,7 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
         for text in (snapshot.files.get(f"{folder}/config"),)
         for space in (_space(text),)
         for control in (device_control(space),)
-        for group in (_group_number(snapshot.links.get(f"{folder}/iommu_group")),)
+        for group in (digits(snapshot.links.get(f"{folder}/iommu_group", "").rpartition("/")[2]),)
         if text is not None or group is not None
     )
 
@@ -83,9 +80,10 @@ def access_control(space: bytes | None) -> AccessControl | None:
 
 def device_control(space: bytes | None) -> int | None:
     """Return the Device Control register of the PCI Express capability; None where there is none."""
-    for offset in capabilities(space or b""):
-        register = (space or b"")[offset + _DEVICE_CONTROL : offset + _DEVICE_CONTROL + 2]
-        if (space or b"")[offset] == _EXPRESS and len(register) == 2:
+    space = space or b""
+    for offset in capabilities(space):
+        register = space[offset + _DEVICE_CONTROL : offset + _DEVICE_CONTROL + 2]
+        if space[offset] == _EXPRESS and len(register) == 2:
             return int.from_bytes(register, "little")
     return None
 
@@ -106,9 +104,7 @@ def read_peer_memory(snapshot: Snapshot) -> PeerMemory:
 def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
     """Return the size of the window through which peers reach an NVIDIA GPU's memory."""
     lines = files.get(f"/sys/bus/pci/drivers/nvidia/{gpu.pci_address}/resource", "").splitlines()
-    window = (
-        re.match(r"0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16}) 0x[0-9a-f]+$", lines[1]) if len(lines) > 1 else None
-    )
+    window = re.match(r"0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16}) 0x[0-9a-f]+$", "".join(lines[1:2]))
     if window is None:
         return None
     first, last = int(window[1], 16), int(window[2], 16)
@@ -131,18 +127,12 @@ def with_direct_functions(
     cards = {function.pci_address: function.card for function in functions}
     paired = []
     for device in devices:
-        candidates = (
-            direct.get(cards.get(device.pci_address or "") or "", []) if not device.physical_function else []
-        )
+        card = None if device.physical_function else cards.get(device.pci_address or "")
+        candidates = direct.get(card or "", [])
         paired.append(replace(device, data_direct=candidates[0]) if candidates else device)
         if len(candidates) > 1:
             candidates.pop(0)
     return tuple(paired)
-
-
-def _group_number(target: str | None) -> int | None:
-    name = (target or "").rpartition("/")[2]
-    return digits(name)
 
 
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # by GT/s

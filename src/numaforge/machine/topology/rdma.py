@@ -81,24 +81,35 @@ def _rdma_device(name: str, sysfs: _Sysfs, physical: Mapping[str, str]) -> RdmaD
     interface = _interface(name, address, software, sysfs)
     function = sysfs.functions.get((sysfs.interfaces.get(interface or "") if software else address) or "")
     own_function = None if software else function
+    virtual_functions, most_virtual_functions = (
+        digits(sysfs.of_device(name, f"device/sriov_{count}vfs")) for count in ("num", "total")
+    )
     bond, bonded = (None, ()) if software else _bond(interface, sysfs)
     netdev = f"/sys/class/net/{interface}/device/net/{interface}"
+    vpd = sysfs.files.get(f"{_CLASS}/{name}/device/vpd")
+    manages_switches = None if vpd is None else vpd.strip() != ""
     return RdmaDevice(
         name=name,
         pci_address=None if software else address,
         interface=interface,
         driver=own_function.driver if own_function else None,
         numa_node=function.numa_node if function else None,
-        ports=tuple(_port(number, files) for number, files in sorted(sysfs.ports[name].items())),
+        ports=tuple(
+            RdmaPort(
+                number,
+                files.get("link_layer"),
+                files.get("state", "").rpartition(" ")[2] or None,  # "4: ACTIVE"
+                files.get("rate"),
+            )
+            for number, files in sorted(sysfs.ports[name].items())
+        ),
         character_devices=sysfs.character_devices.get(name, ()),
-        management=False if software else _manages_switches(name, sysfs.files),
+        management=False if software else manages_switches,
         physical_function=None if software else physical.get(address or ""),
-        virtual_functions=digits(sysfs.of_device(name, "device/sriov_numvfs")) if own_function else None,
-        max_virtual_functions=digits(sysfs.of_device(name, "device/sriov_totalvfs"))
-        if own_function
-        else None,
-        vendor=own_function.hex_id("vendor") or None if own_function else None,
-        device=own_function.hex_id("device") or None if own_function else None,
+        virtual_functions=virtual_functions if own_function else None,
+        max_virtual_functions=most_virtual_functions if own_function else None,
+        vendor=(own_function and own_function.hex_id("vendor")) or None,
+        device=(own_function and own_function.hex_id("device")) or None,
         node_type=(sysfs.of_device(name, "node_type") or "").rpartition(" ")[2] or None,
         firmware=sysfs.of_device(name, "fw_ver"),
         board=sysfs.of_device(name, "board_id"),
@@ -130,13 +141,3 @@ def _bond(interface: str | None, sysfs: _Sysfs) -> tuple[str | None, tuple[str, 
             functions = {sysfs.interfaces.get(slave) for slave in peers}
             return (None, ()) if functions & with_device else (bond, slaves)
     return None, ()
-
-
-def _manages_switches(name: str, files: Mapping[str, str]) -> bool | None:
-    data = files.get(f"{_CLASS}/{name}/device/vpd")
-    return None if data is None else data.strip() != ""
-
-
-def _port(number: int, files: Mapping[str, str]) -> RdmaPort:
-    state = files.get("state", "").rpartition(" ")[2]  # "4: ACTIVE"
-    return RdmaPort(number, files.get("link_layer"), state or None, files.get("rate"))

@@ -22,13 +22,12 @@ from numaforge.machine.topology.cpus import (
     read_packages,
     read_switchable,
 )
-from numaforge.machine.topology.gpus import read_gpus
+from numaforge.machine.topology.gpus import read_driver, read_gpus
 from numaforge.machine.topology.holders import read_device_holders, read_gpu_processes, read_holders_doubt
 from numaforge.machine.topology.kubelet import read_kubelet
 from numaforge.machine.topology.model import Core, CpuSet, NodeTopology, NumaNode, Package
 from numaforge.machine.topology.nics import read_networks, read_nics
 from numaforge.machine.topology.numa import meminfo_bytes, read_numa_nodes, read_pools
-from numaforge.machine.topology.nvidia import read_driver
 from numaforge.machine.topology.nvidia_install import read_nvidia_install, read_nvswitches
 from numaforge.machine.topology.pci import read_accelerators, read_nvmes, read_other_devices, read_pci_paths
 from numaforge.machine.topology.pcie import (

@@ -63,7 +63,7 @@ def refuse_no_text(inventory: str) -> None:
 def why_no_host(inventory: str) -> str:
     """Return why the last inventory names no host."""
     if not Path(inventory).exists():
-        from numaforge.machine.topology.ready import NO_HOST, ready_machines
+        from numaforge.machine.topology.saved import NO_HOST, ready_machines
 
         if inventory in ready_machines():
             return f"{inventory} {NO_HOST}; name an inventory or a host"

@@ -13,7 +13,7 @@ from numaforge.commands.cluster_explain import explain
 from numaforge.commands.fit import fit
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.model import NvidiaDriver
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
 from tests.fixtures.tables import cases
 

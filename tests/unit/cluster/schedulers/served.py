@@ -7,7 +7,7 @@ from typing import Any
 
 from numaforge.cluster.schedulers.fleet import ServedNode
 from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 

@@ -19,7 +19,7 @@ from numaforge.commands import many_machines
 from numaforge.lib.errors import ExitCode
 from numaforge.machine.topology.document import to_document
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from tests.fixtures.tables import cases
 
 DGX = ready_machine("dgx-h100")

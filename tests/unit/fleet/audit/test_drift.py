@@ -8,7 +8,7 @@ import pytest
 from numaforge.findings.engine import Verdict
 from numaforge.fleet.audit.drift import RULES
 from numaforge.machine.topology.model import GpuInstance, NodeTopology
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node

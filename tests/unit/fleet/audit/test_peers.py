@@ -9,7 +9,7 @@ from numaforge.fleet.audit.machine import audited
 from numaforge.fleet.audit.makes import Make, make_of, with_lost
 from numaforge.fleet.audit.peers import unusual_of
 from numaforge.machine.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.tables import cases
 

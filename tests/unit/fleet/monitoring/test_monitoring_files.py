@@ -17,7 +17,7 @@ from numaforge.cli import run
 from numaforge.findings.gpus import xids
 from numaforge.fleet.monitoring import COUNTERS, RULES, monitoring_files
 from numaforge.lib.errors import ExitCode
-from numaforge.machine.topology.ready import ready_machine
+from numaforge.machine.topology.saved import ready_machine
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import plan_files

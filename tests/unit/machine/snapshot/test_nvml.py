@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.machine.snapshot.capture import _probe, parse_output, script
 from numaforge.machine.snapshot.nvml_library import library_source, probe_source, reduced
-from numaforge.machine.topology.nvidia import read_driver, read_gpu_answers
+from numaforge.machine.topology.gpus import read_driver, read_gpu_answers
 from tests.fakes.nvml.gpus import FakeGpus, gpu_text
 from tests.fixtures.tables import cases
 

@@ -7,7 +7,7 @@ import pytest
 from numaforge.lib.errors import TopologyError
 from numaforge.machine.snapshot.model import Snapshot
 from numaforge.machine.snapshot.redaction import redact_nvidia_smi
-from numaforge.machine.topology.gpus import read_gpus
+from numaforge.machine.topology.gpus import read_driver, read_gpu_answers, read_gpus
 from numaforge.machine.topology.model import (
     ComputeInstance,
     Ecc,
@@ -18,7 +18,6 @@ from numaforge.machine.topology.model import (
     PciLink,
     RemappedRows,
 )
-from numaforge.machine.topology.nvidia import read_driver, read_gpu_answers
 from numaforge.machine.topology.nvml import sysfs_address
 from tests.fixtures.pcie import PCI, function
 from tests.fixtures.tables import cases

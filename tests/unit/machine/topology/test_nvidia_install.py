@@ -64,7 +64,7 @@ def test_package_versions_lose_epoch_and_distribution_suffix():
         "install installed nvidia-fabricmanager-580 1:580.95.05-0ubuntu0.24.04.1\n"
         "deinstall config-files nvidia-imex-570 570.1-1\ninstall installed nvlsm 2025.06.6-1\n"
     )
-    assert install(nvidia_packages=rows).packages == {
+    assert install(packages=rows).packages == {
         "nvidia-fabricmanager-580": "580.95.05",
         "nvlsm": "2025.06.6",
     }

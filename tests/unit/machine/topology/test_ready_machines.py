@@ -9,7 +9,7 @@ from numaforge.lib.errors import TopologyError
 from numaforge.lib.resources import machine_dir
 from numaforge.machine.topology.gpu_models import MODELS, model_of
 from numaforge.machine.topology.model import Gpu
-from numaforge.machine.topology.ready import ready_machine, ready_machines
+from numaforge.machine.topology.saved import ready_machine, ready_machines
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.ready_machines import text_of
