@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numaforge.lib.file_content import FileContent, PlannedFile
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.template import Both, Template
+    from numaforge.roles.template import Values
 
 
 ALWAYS = ("topology",)
@@ -80,30 +80,20 @@ ROLES = (
 """Every role, in the order of a maintenance: undone backwards, started and proved forwards."""
 
 
-class Untemplated(NamedTuple):
-    """A file that a role writes without a template.
-
-    `text` returns it, given the host's main config file of the kubelet as it is now; `read_back` returns what
-    that text says, and what the plan says.
-    """
-
-    text: Callable[[NodePlan, PlannedFile, str | None], str]
-    read_back: Callable[[NodePlan, PlannedFile, str | None, str], Both]
-
-
 class Writer(NamedTuple):
     """What a role writes: the functions of its files.py.
 
-    `templates` has each template, and how its text is read back. `files` returns the files that a plan has
-    written, `paths` every path that may hold a file of the role: one that no plan wants there is removed.
-    `others` returns files beside the plan's, given a function that returns a file's text.
+    `templates` has each template with its values. `files` returns the files that a plan has written, `paths`
+    every path that may hold a file of the role: one that no plan wants there is removed. `untemplated` is
+    for a file without a template, given the host's main config file of the kubelet as it is now. `others`
+    returns files beside the plan's, given a function that returns a file's text.
     """
 
     role: Role
-    templates: Mapping[str, Template]
+    templates: Mapping[str, Values]
     files: Callable[[NodePlan], Sequence[PlannedFile]]
     paths: Callable[[NodePlan, NodeTopology], Sequence[str]]
-    untemplated: Untemplated | None = None
+    untemplated: Callable[[NodePlan, PlannedFile, str | None], str] | None = None
     others: (
         Callable[[NodePlan, str | None, Callable[[NodePlan, PlannedFile], str]], list[FileContent]] | None
     ) = None

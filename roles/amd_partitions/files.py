@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PLAN_PATH, PROGRAMS, PlannedFile, everywhere
 from numaforge.roles.amd_partitions.worker import source
-from numaforge.roles.template import program_template, unit_template
+from numaforge.roles.template import constant, program_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -16,11 +16,9 @@ AMD_WORKER_PATH = f"{PROGRAMS}/amd_partitions.py"
 
 
 TEMPLATES = {
-    "amd_partitions/amd_partitions.py.j2": program_template(lambda _: source()),
-    "amd_partitions/amd_partitions.service.j2": unit_template(
-        lambda _: f"python3 -BEs {AMD_WORKER_PATH} boot {PLAN_PATH}",
-        worker_path=AMD_WORKER_PATH,
-        plan_path=PLAN_PATH,
+    "amd_partitions/amd_partitions.py.j2": program_values(source),
+    "amd_partitions/amd_partitions.service.j2": constant(
+        command=f"python3 -BEs {AMD_WORKER_PATH} boot {PLAN_PATH}"
     ),
 }
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
-from numaforge.roles.template import Both, Template
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -39,20 +38,7 @@ def _unbalanced(plan: PodTuningPlan) -> bool:
     return ANNOTATIONS["load_balancing"] in plan.annotations
 
 
-def _crio(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    tuning = plan.pod_tuning
-    handler: dict[str, Any] = {
-        "inherit_default_runtime": True,
-        "allowed_annotations": list(tuning.annotations),
-        **({"default_annotations": {"run.oci.systemd.subgroup": ""}} if _unbalanced(tuning) else {}),
-    }
-    file = {"irqbalance_config_file": tuning.irqbalance_file} if tuning.irqbalance_file else {}
-    import tomllib  # few hosts have CRI-O
-
-    return tomllib.loads(text), {"crio": {"runtime": {**file, "runtimes": {HANDLER: handler}}}}
-
-
-TEMPLATES = {"host/crio.conf.j2": Template(_crio, _values)}
+TEMPLATES = {"host/crio.conf.j2": _values}
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ from numaforge.lib.file_content import PLAN_PATH, PlannedFile
 from numaforge.machine.topology.model import SWAP_SERVICES, NodeTopology
 from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
-from numaforge.roles.template import Both, Template, lines
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -29,32 +27,9 @@ def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     }
 
 
-def _read_limits(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    limits = pam_limits(plan.host).items()
-    return [tuple(line.split()) for line in lines(text)], [
-        (user, "-", name, value) for name, value in limits for user in ("*", "root")
-    ]
-
-
-def _unit_limits(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    limits = unit_limits(plan.host).items()
-    return lines(text), ["[Service]", *(f"{key}={value}" for key, value in limits)]
-
-
-def _read_holds(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return tuple(re.findall(r'^    "(.+)";$', text, re.MULTILINE)), upgrade_patterns(plan.host)
-
-
-def _no_swap(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return lines(text), ["[Unit]", f"ConditionPathExists=!{PLAN_PATH}"]
-
-
-TEMPLATES = {
-    "host/limits.conf.j2": Template(_read_limits, _values),
-    "host/unit-limits.conf.j2": Template(_unit_limits, _values),
-    "host/hold.conf.j2": Template(_read_holds, _values),
-    "host/no-swap.conf.j2": Template(_no_swap, _values),
-}
+TEMPLATES = dict.fromkeys(
+    ("host/limits.conf.j2", "host/unit-limits.conf.j2", "host/hold.conf.j2", "host/no-swap.conf.j2"), _values
+)
 
 
 def limits_path(unit: str) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.hugepages.paths import hugepage_counts
-from numaforge.roles.template import Both, Template, written_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -20,11 +19,7 @@ def _pools(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     return {"hugepage_pools": hugepage_counts(plan)}
 
 
-def _counts(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return written_values(text), {path: str(pages) for path, pages in hugepage_counts(plan).items()}
-
-
-TEMPLATES = {"hugepages/tmpfiles.conf.j2": Template(_counts, _pools)}
+TEMPLATES = {"hugepages/tmpfiles.conf.j2": _pools}
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:

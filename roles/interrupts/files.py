@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numaforge.lib.file_content import PROGRAMS, PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.roles.interrupts.expected import affinity_lines
-from numaforge.roles.template import Both, Template, lines, program, unit_template
+from numaforge.roles.template import Lines
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -28,35 +28,16 @@ def _affinity() -> str:
 
 
 def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
-    return {"affinity": _affinity(), "affinity_lines": affinity_lines(plan.interrupts)}
+    return {
+        "affinity": Lines(_affinity()),
+        "affinity_lines": affinity_lines(plan.interrupts),
+        "command": f"/bin/sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}",
+        "unit": INTERRUPTS_UNIT,
+    }
 
 
-def _configuration(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return tuple(lines(text)), affinity_lines(plan.interrupts)
-
-
-def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return program(text).rpartition("\n\n")[0], _affinity()
-
-
-def _rules(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    rules = lines(text)
-    return [line for line in rules if line.endswith(f'restart {INTERRUPTS_UNIT}"')], rules
-
-
-def _irqbalance_off(_: NodePlan, file: PlannedFile, text: str) -> Both:
-    return lines(text), ["[Unit]", f"ConditionPathExists=!{file.path}"]
-
-
-TEMPLATES = {
-    "interrupts/interrupts.conf.j2": Template(_configuration, _values),
-    "interrupts/interrupts.sh.j2": Template(_read_script, _values),
-    "interrupts/interrupts.service.j2": unit_template(
-        lambda _: f"/bin/sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}"
-    ),
-    "interrupts/interrupts.rules.j2": Template(_rules),
-    "interrupts/irqbalance.conf.j2": Template(_irqbalance_off),
-}
+_NAMES = ("interrupts.conf", "interrupts.sh", "interrupts.service", "interrupts.rules", "irqbalance.conf")
+TEMPLATES = {f"interrupts/{name}.j2": _values for name in _NAMES}
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.expectation import Comparison
 from numaforge.roles.kernel_values.expected import expected, expected_files
-from numaforge.roles.template import Both, Template, lines, starts, written_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -20,37 +19,16 @@ TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
 
 
 def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
-    return {"kernel_values": _values_by_path(plan), "raised_values": _limits(plan)}
+    limits = (row for row in expected(plan) if row.comparison is Comparison.LEAST)
+    return {
+        "kernel_values": {path: row.value for row in expected_files(plan.tuning) for path in row.paths()},
+        "raised_values": {row.path: row.value for row in limits},
+    }
 
 
-def _values_by_path(plan: NodePlan) -> dict[str, str]:
-    return {path: row.value for row in expected_files(plan.tuning) for path in row.paths()}
-
-
-def _limits(plan: NodePlan) -> dict[str, str]:
-    return {row.path: row.value for row in expected(plan) if row.comparison is Comparison.LEAST}
-
-
-def _read_sysctls(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return lines(text), [f"{name} = {value}" for name, value in sorted(plan.tuning.sysctls.items())]
-
-
-def _by_path(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return written_values(text), _values_by_path(plan)
-
-
-def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    commands = starts(text)
-    raises = dict(line.split()[-2:] for line in commands if line.startswith("ExecStart=-/bin/sh "))
-    values, raised = _values_by_path(plan), _limits(plan)
-    return (len(commands), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
-
-
-TEMPLATES = {
-    "tuning/sysctl.conf.j2": Template(_read_sysctls),
-    "tuning/tmpfiles.conf.j2": Template(_by_path, _values),
-    "tuning/tuning.service.j2": Template(_read_unit, _values),
-}
+TEMPLATES = dict.fromkeys(
+    ("tuning/sysctl.conf.j2", "tuning/tmpfiles.conf.j2", "tuning/tuning.service.j2"), _values
+)
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:

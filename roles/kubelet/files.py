@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,7 +15,7 @@ from numaforge.lib.shell import library
 from numaforge.machine.snapshot.catalogue import NUMA
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.kubelet.delivery import KIND, merge, without
-from numaforge.roles.template import Both, Template, as_yaml, header, lines, plain, program, program_template
+from numaforge.roles.template import as_yaml, constant, header, program_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -28,12 +27,6 @@ ARGUMENTS_SCRIPT_PATH = f"{PROGRAMS}/kubelet-arguments.sh"
 MEMORY_STATE_SCRIPT_PATH = f"{PROGRAMS}/memory-state.sh"
 
 _ARGUMENTS_MODE = "0660"  # as MicroK8s installs them
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _data(text: str) -> Any:
-    return yaml.load(text, Loader=_LOADER)  # noqa: S506 (a safe one)
 
 
 def text_without_retired(plan: NodePlan, config_text: str) -> str | None:
@@ -60,32 +53,11 @@ def _config(text: str | None) -> dict[str, Any]:
     return config
 
 
-@cache
-def _memory_state() -> str:
-    return library("node/paths", "node/boot", "roles/kubelet/memory_state", "roles/kubelet/at_boot").rstrip(
-        "\n"
-    )
-
-
-def _script_values(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"memory_state": _memory_state()}
-
-
-def _command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+def _memory_state_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     root = plan.kubelet.root_dir if plan.kubelet else ""
     arguments = (f"{root}/{MEMORY_STATE_FILE}", NUMA, "/run/numaforge-memory-state")
     # "-": the kubelet starts even if the script fails.
     return {"memory_state_command": f"-/bin/sh {MEMORY_STATE_SCRIPT_PATH} {' '.join(arguments)}"}
-
-
-def _drop_in(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    settings = plain(plan.kubelet.settings) if plan.kubelet else {}
-    return _data(text), {**KIND, **settings}
-
-
-@cache
-def _arguments() -> str:
-    return library("roles/kubelet/arguments").rstrip("\n")
 
 
 def _arguments_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -96,32 +68,14 @@ def _arguments_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     return {"arguments_file": ARGUMENTS_PATH, "arguments_command": command}
 
 
-def _read_unit(plan: NodePlan, file: PlannedFile, text: str) -> Both:
-    if plan.kubelet is None or plan.kubelet.exec_start is not None:
-        expected = ["ExecStart=", f"ExecStart={plan.kubelet and plan.kubelet.exec_start}"]
-    else:
-        expected = [
-            f"EnvironmentFile=-{ARGUMENTS_PATH}",
-            f"ExecStartPre=/bin/rm -f {ARGUMENTS_PATH}",
-            f"ExecStartPre={_arguments_command(plan, file)['arguments_command']}",
-        ]
-    return lines(text), ["[Service]", *expected]
-
-
-def _unit_of_memory_state(plan: NodePlan, file: PlannedFile, text: str) -> Both:
-    return lines(text), ["[Service]", f"ExecStartPre={_command(plan, file)['memory_state_command']}"]
-
-
-def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return program(text), _memory_state()
-
-
 TEMPLATES = {
-    "kubelet/drop-in.conf.j2": Template(_drop_in),
-    "kubelet/unit.conf.j2": Template(_read_unit, _arguments_command),
-    "kubelet/arguments.sh.j2": program_template(lambda _: _arguments()),
-    "kubelet/memory-state.conf.j2": Template(_unit_of_memory_state, _command),
-    "kubelet/memory-state.sh.j2": Template(_read_script, _script_values),
+    "kubelet/drop-in.conf.j2": constant(),
+    "kubelet/unit.conf.j2": _arguments_command,
+    "kubelet/arguments.sh.j2": program_values(lambda: library("roles/kubelet/arguments")),
+    "kubelet/memory-state.conf.j2": _memory_state_command,
+    "kubelet/memory-state.sh.j2": program_values(
+        lambda: library("node/paths", "node/boot", "roles/kubelet/memory_state", "roles/kubelet/at_boot")
+    ),
 }
 
 
@@ -187,14 +141,6 @@ def text(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
         arguments = (*_other_arguments(plan.kubelet, config_text), plan.kubelet.argument)
         return "".join(f"{line}\n" for line in (f"# {header(plan)}", *arguments))
     return f"# {header(plan)}\n{as_yaml(_merged(plan, config_text))}"
-
-
-def read_back(plan: NodePlan, file: PlannedFile, config_text: str | None, text: str) -> Both:
-    """Return the edited file's content and the expected content."""
-    if plan.kubelet and plan.kubelet.argument:
-        expected = [*_other_arguments(plan.kubelet, config_text), plan.kubelet.argument]
-        return text.splitlines()[1:], expected
-    return _data(text), plain(_merged(plan, config_text))
 
 
 def others(plan: NodePlan, config_text: str | None, _text_of: object) -> list[FileContent]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.lib.file_content import PLAN_PATH, PROGRAMS, PlannedFile, everywhere
 from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.roles.mig.worker import source
-from numaforge.roles.template import program_template, unit_template
+from numaforge.roles.template import constant, program_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -19,13 +19,9 @@ MIG_LIBRARY_PATH = f"{PROGRAMS}/pynvml.py"
 
 
 TEMPLATES = {
-    "mig/mig.py.j2": program_template(lambda _: source()),
-    "mig/pynvml.py.j2": program_template(lambda _: library_source(source())),
-    "mig/mig.service.j2": unit_template(
-        lambda _: f"python3 -BEs {MIG_WORKER_PATH} boot {PLAN_PATH}",
-        worker_path=MIG_WORKER_PATH,
-        plan_path=PLAN_PATH,
-    ),
+    "mig/mig.py.j2": program_values(source),
+    "mig/pynvml.py.j2": program_values(lambda: library_source(source())),
+    "mig/mig.service.j2": constant(command=f"python3 -BEs {MIG_WORKER_PATH} boot {PLAN_PATH}"),
 }
 
 

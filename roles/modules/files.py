@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PlannedFile, everywhere
-from numaforge.roles.template import Both, Template, lines
+from numaforge.roles.template import constant
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -15,23 +15,7 @@ MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"
 MODPROBE_PATH = "/etc/modprobe.d/90-numaforge.conf"
 
 
-def _loaded(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return lines(text), list(plan.modules.load)
-
-
-def _options(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    options = (
-        f"options {name} {' '.join(module_options)}"
-        for name, module_options in sorted(plan.modules.options.items())
-    )
-    kept_out = ((f"blacklist {name}", f"install {name} /bin/false") for name in plan.modules.blocked)
-    return lines(text), [*options, *(line for pair in kept_out for line in pair)]
-
-
-TEMPLATES = {
-    "modules/modules-load.conf.j2": Template(_loaded),
-    "modules/modprobe.conf.j2": Template(_options),
-}
+TEMPLATES = {"modules/modules-load.conf.j2": constant(), "modules/modprobe.conf.j2": constant()}
 
 MODPROBE_FILE = PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote, split
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.roles.rdma.environment import environment
-from numaforge.roles.rdma.nccl_conf import KEPT, is_admins, parse
+from numaforge.roles.rdma.nccl_conf import KEPT, is_admins
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches
 from numaforge.roles.rdma.paths import (
     CONF_PATHS,
@@ -19,7 +19,7 @@ from numaforge.roles.rdma.paths import (
     RDMA_GATE_SCRIPT_PATH,
     RDMA_GATE_UNIT_PATH,
 )
-from numaforge.roles.template import Both, Template, program_template, unit_template, xml_comment
+from numaforge.roles.template import Lines, program_values, xml_comment
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
@@ -35,7 +35,7 @@ def _gate_command(plan: NodePlan) -> str:
 
 def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     libraries = plan.rdma.libraries
-    admin_conf = None if libraries.admin_conf is None else libraries.admin_conf.removesuffix("\n")
+    admin_conf = None if libraries.admin_conf is None else Lines(libraries.admin_conf.removesuffix("\n"))
     return {"nccl": libraries.nccl, "admin_conf": admin_conf, "kept": KEPT}
 
 
@@ -47,38 +47,17 @@ def _quoted_variables(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
 
 def _topology(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     return {
-        "topology": of_hidden_switches(plan.rdma.libraries.hidden_switches),
+        "topology": Lines(of_hidden_switches(plan.rdma.libraries.hidden_switches)),
         "comment": xml_comment(plan),
     }
 
 
-def _read_conf(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    libraries = plan.rdma.libraries
-    return parse(text), {**parse(libraries.admin_conf or ""), **libraries.nccl}
-
-
-def _read_variables(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    words = [word.partition("=") for word in split(text, comments=True)]
-    return {name: value for name, _, value in words}, environment(plan.rdma.libraries, "host")
-
-
-def _read_topology(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    from xml.etree import ElementTree  # few hosts have the file
-
-    below = {
-        pci.get("busid"): [inner.get("busid") for inner in pci]
-        for pci in ElementTree.fromstring(text).iterfind("cpu/pci")  # noqa: S314 (our own text)
-    }
-    switches = plan.rdma.libraries.hidden_switches
-    return below, {switch.pci_address: sorted([*switch.gpus, *switch.nics]) for switch in switches}
-
-
 TEMPLATES = {
-    "rdma/gate.sh.j2": program_template(lambda _: library("roles/rdma/at_boot")),
-    "rdma/gate.service.j2": unit_template(_gate_command),
-    "rdma/nccl.conf.j2": Template(_read_conf, _conf),
-    "rdma/rails.env.j2": Template(_read_variables, _quoted_variables),
-    "rdma/nccl-topology.xml.j2": Template(_read_topology, _topology),
+    "rdma/gate.sh.j2": program_values(lambda: library("roles/rdma/at_boot")),
+    "rdma/gate.service.j2": lambda plan, _: {"command": _gate_command(plan)},
+    "rdma/nccl.conf.j2": _conf,
+    "rdma/rails.env.j2": _quoted_variables,
+    "rdma/nccl-topology.xml.j2": _topology,
 }
 
 

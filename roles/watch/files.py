@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PLAN_PATH, PROGRAMS, FileContent, PlannedFile, everywhere
 from numaforge.lib.shell import library
 from numaforge.node.bundle import checksum
-from numaforge.roles.template import Both, Template, header, lines, program, unit_template
+from numaforge.roles.template import constant, header, program_values
 from numaforge.roles.watch.configuration import configuration
 
 if TYPE_CHECKING:
@@ -28,28 +28,13 @@ _FINGERPRINT_DIGITS = 16
 
 @cache
 def _source() -> str:
-    return library(
-        "lib/kernel_files", "node/paths", "roles/interrupts/affinity", "roles/watch/at_boot"
-    ).rstrip("\n")
-
-
-def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"program": _source()}
-
-
-def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return program(text), f'{_source()}\n\n"$@"'
-
-
-def _read_timer(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    timer_lines = [line for line in lines(text) if line.startswith("OnUnitInactiveSec=")]
-    return timer_lines, [f"OnUnitInactiveSec={PERIOD_SECONDS}"]
+    return library("lib/kernel_files", "node/paths", "roles/interrupts/affinity", "roles/watch/at_boot")
 
 
 TEMPLATES = {
-    "watch/watch.sh.j2": Template(_read_script, _program),
-    "watch/watch.service.j2": unit_template(lambda _: f"/bin/sh {WATCH_SCRIPT_PATH} watch {WATCH_CONF_PATH}"),
-    "watch/watch.timer.j2": Template(_read_timer),
+    "watch/watch.sh.j2": program_values(_source),
+    "watch/watch.service.j2": constant(command=f"/bin/sh {WATCH_SCRIPT_PATH} watch {WATCH_CONF_PATH}"),
+    "watch/watch.timer.j2": constant(seconds=str(PERIOD_SECONDS)),
 }
 
 

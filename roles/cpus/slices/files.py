@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.file_content import PlannedFile, everywhere
 from numaforge.roles.cpus.slices.section import SLICES
-from numaforge.roles.template import Template, lines
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 
-def _slice(plan: NodePlan, file: PlannedFile) -> list[str]:
+def _slice(plan: NodePlan, file: PlannedFile) -> Mapping[str, Any]:
     """Return a slice's drop-in: it clears AllowedCPUs first, because systemd merges several files' lists."""
     name = file.path.split("/")[-2].removesuffix(".d")
     cpus = format_cpulist(plan.system.slices[name])
-    return [f"[{name.rpartition('.')[2].capitalize()}]", "AllowedCPUs=", f"AllowedCPUs={cpus}"]
+    return {"unit": [f"[{name.rpartition('.')[2].capitalize()}]", "AllowedCPUs=", f"AllowedCPUs={cpus}"]}
 
 
-TEMPLATES = {
-    "system/slice.conf.j2": Template(
-        lambda plan, file, text: (lines(text), _slice(plan, file)),
-        lambda plan, file: {"unit": _slice(plan, file)},
-    ),
-}
+TEMPLATES = {"system/slice.conf.j2": _slice}
 
 
 def slice_path(name: str) -> str:

@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING
 from numaforge.lib.file_content import PlannedFile
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.runtime import may_be_limited
-from numaforge.roles.template import Both, Template, lines
+from numaforge.roles.template import constant
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 
-def _read_drop_in(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return lines(text), ["[Service]", "LimitMEMLOCK=infinity"]
-
-
-TEMPLATES = {"rdma/memlock.conf.j2": Template(_read_drop_in)}
+TEMPLATES = {"rdma/memlock.conf.j2": constant()}
 
 
 def memlock_path(unit: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import PROGRAMS, PlannedFile, everywhere
 from numaforge.lib.shell import library
-from numaforge.roles.template import Both, Template, lines, program_template, unit_template
+from numaforge.roles.template import constant, program_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -17,16 +17,10 @@ NICS_SCRIPT_PATH = f"{PROGRAMS}/nics.sh"
 NICS_UNIT_PATH = "/etc/systemd/system/numaforge-nics.service"
 
 
-def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return lines(text), [f"{setting.nic} {setting.name} {setting.value}" for setting in plan.rdma.host.nics]
-
-
 TEMPLATES = {
-    "rdma/nics.j2": Template(_nics),
-    "rdma/nics.sh.j2": program_template(
-        lambda _: library("roles/rdma/nics/values", "roles/rdma/nics/at_boot")
-    ),
-    "rdma/nics.service.j2": unit_template(lambda _: f"/bin/sh {NICS_SCRIPT_PATH} apply {NICS_PATH}"),
+    "rdma/nics.j2": constant(),
+    "rdma/nics.sh.j2": program_values(lambda: library("roles/rdma/nics/values", "roles/rdma/nics/at_boot")),
+    "rdma/nics.service.j2": constant(command=f"/bin/sh {NICS_SCRIPT_PATH} apply {NICS_PATH}"),
 }
 
 

@@ -18,7 +18,7 @@ from numaforge.roles.mig import files as mig
 from numaforge.roles.modules import files as modules
 from numaforge.roles.rdma import files as rdma
 from numaforge.roles.rdma.nics import files as nics
-from numaforge.roles.role import Role, Untemplated, Writer
+from numaforge.roles.role import Role, Writer
 from numaforge.roles.watch import files as watch
 
 WRITERS = (
@@ -39,7 +39,7 @@ WRITERS = (
         kubelet.TEMPLATES,
         kubelet.files,
         kubelet.paths,
-        untemplated=Untemplated(kubelet.text, kubelet.read_back),
+        untemplated=kubelet.text,
         others=kubelet.others,
     ),
     Writer(role.watch, watch.TEMPLATES, watch.files, watch.paths, others=watch.others),

@@ -1,4 +1,4 @@
-"""Every file of a plan as text: rendered from its template, then read back and compared with the plan.
+"""Every file of a plan as text, rendered from its template.
 
 Each role has a table of its templates; this module names none of them.
 """
@@ -6,7 +6,7 @@ Each role has a table of its templates; this module names none of them.
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateRuntimeError
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.file_content import PLAN_PATH, FileContent, PlannedFile
@@ -15,7 +15,7 @@ from numaforge.planning.document import dumps
 from numaforge.planning.files import WRITERS, writer_of
 from numaforge.planning.plan import NodePlan
 from numaforge.roles.role import Role, Writer
-from numaforge.roles.template import Template, as_yaml, header, xml_comment
+from numaforge.roles.template import Lines, Values, as_yaml, header, lines, xml_comment
 
 __all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files", "template_path"]
 
@@ -94,36 +94,39 @@ def _owner(file: PlannedFile) -> Writer:
 def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own_templates: Path | None) -> str:
     writer = _owner(file)
     if file.template is None and writer.untemplated:
-        text = writer.untemplated.text(plan, file, config_text)
-        _refuse_foreign_text(plan, file, text)
-        _refuse_difference(file, *writer.untemplated.read_back(plan, file, config_text, text))
-        return text
-    template = writer.templates[file.template or ""]
-    text = _from_template(plan, file, template, own_templates)
+        text = writer.untemplated(plan, file, config_text)
+    else:
+        values = writer.templates[file.template or ""]
+        text = _from_template(plan, file, values, own_templates)
+        if own_templates is not None:
+            _refuse_difference(file, lines(text), lines(_from_template(plan, file, values, None)))
     _refuse_foreign_text(plan, file, text)
-    try:
-        read, expected = template.read_back(plan, file, text)
-    except Exception as error:
-        if own_templates is None:
-            raise
-        raise _differs(file, f"cannot be read back: {error}") from error
-    _refuse_difference(file, read, expected)
     return text
 
 
-def _refuse_difference(file: PlannedFile, read: object, expected: object) -> None:
-    if read != expected:
-        raise _differs(file, f"has {read}, planned {expected}")
-
-
-def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own_templates: Path | None) -> str:
+def _from_template(plan: NodePlan, file: PlannedFile, values: Values, own_templates: Path | None) -> str:
     try:
         loaded = _environment(own_templates).get_template(file.template or "")
-        return loaded.render(plan=plan, header=header(plan), **template.values(plan, file))
+        return loaded.render(plan=plan, header=header(plan), path=file.path, **values(plan, file))
     except Exception as error:
         if own_templates is None and not isinstance(error, TemplateError):
             raise
         raise PlanError(f"cannot be rendered: {error}", where=file.template) from error
+
+
+def _refuse_difference(file: PlannedFile, theirs: list[str], ours: list[str]) -> None:
+    """Refuse the lines of a user's template that are not those of ours."""
+    if theirs != ours:
+        added = [line for line in theirs if line not in ours]
+        lacking = [line for line in ours if line not in theirs]
+        raise _differs(file, f"has {added or 'another order'}, and lacks {lacking or 'nothing'}")
+
+
+def _one_line(value: object) -> object:
+    """Return a value to print; one with further lines would be taken for further settings."""
+    if isinstance(value, str) and "\n" in value and not isinstance(value, Lines):
+        raise TemplateRuntimeError(f"{value!r} is not one line")
+    return value
 
 
 @cache
@@ -136,6 +139,7 @@ def _environment(own_templates: Path | None) -> Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_one_line,
     )
     environment.filters["yaml"] = as_yaml
     return environment

@@ -119,7 +119,7 @@ def test_custom_template_overrides_the_built_in(machine, own):
         "a name of none": ("kubelet/dropin.conf.j2", "", "replaces no template"),
         "a setting": (DROP_IN, "# {{ header }}\nmaxPods: 3\n", "the rendered file has"),
         "no Jinja": (DROP_IN, "# {{ header }}\n{% if %}", "cannot be rendered"),
-        "no YAML": (DROP_IN, "# {{ header }}\n: [\n", "cannot be read back"),
+        "no YAML": (DROP_IN, "# {{ header }}\n: [\n", "the rendered file has"),
         "an unknown name": (DROP_IN, "# {{ headr }}\n", "cannot be rendered"),
         "an unknown field as YAML": (DROP_IN, "# {{ plan.cpu | yaml }}\n", "cannot be rendered"),
         "a division by nothing": (DROP_IN, "# {{ 1 // 0 }}\n", "cannot be rendered"),

@@ -285,7 +285,7 @@ def test_only_unchanged_numaforge_settings_are_removed(base, retired, left):
     assert without(base, retired) == left
 
 
-def test_every_template_is_read_back():
+def test_every_template_belongs_to_a_role():
     there = {str(path.relative_to(template_dir())) for path in template_dir().glob("*/*.j2")}
     known = [name for writer in WRITERS for name in writer.templates]
     assert sorted(known) == sorted(name for name in there if not name.startswith(("audit/", "init/")))
