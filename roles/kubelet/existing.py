@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
+from numaforge.kubelet_minors.tables import EVICTION_HARD
 from numaforge.kubelet_minors.values.goyaml import YamlError, read
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.errors import KubeletConfigError, PlanError

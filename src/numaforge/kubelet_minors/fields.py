@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from numaforge.kubelet_minors.history import first_minor, states_at
-from numaforge.kubelet_minors.tables import ALIASES, FIELDS
+from numaforge.kubelet_minors.tables import ALIASES, FIELDS, LIBRARY_ALIASES, LIBRARY_FIELDS
 from numaforge.kubelet_minors.values.durations import parse_duration, quoted_in_bytes
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Types, format_number, kind_of
 from numaforge.kubelet_minors.values.gotext import quoted
@@ -24,29 +24,17 @@ ROOT_TYPE = "v1beta1.KubeletConfiguration"
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
-# Types of other packages that the kubelet's fields refer to: k8s.io/api and k8s.io/component-base.
-_OTHER_STRUCTS: Mapping[str, Mapping[str, str]] = {
-    "v1.Taint": {"key": "string", "value": "string", "effect": "v1.TaintEffect", "timeAdded": "metav1.Time"},
-    "v1.VModuleItem": {"filePattern": "string", "verbosity": "v1.VerbosityLevel"},
-}
-_OTHER_ALIASES = {
-    "v1.TaintEffect": "string",
-    "v1.ResourceList": "map[string]resource.Quantity",
-    "v1.VerbosityLevel": "uint32",
-    "v1.VModuleConfiguration": "[]v1.VModuleItem",
-}
-
 
 @cache
 def types_of(minor: int) -> Types:
     """Return the Go types into which a kubelet of this minor decodes its configuration."""
     structs: dict[str, dict[str, str]] = {ROOT_TYPE: {"apiVersion": "string", "kind": "string"}}
-    for field_path, go_type in states_at(FIELDS, minor).items():
+    for field_path, go_type in {**LIBRARY_FIELDS, **states_at(FIELDS, minor)}.items():
         struct, _, name = field_path.rpartition(".")
         structs.setdefault(struct, {})[name] = go_type
     return Types(
-        structs={**_OTHER_STRUCTS, **structs},
-        aliases={**_OTHER_ALIASES, **ALIASES},
+        structs=structs,
+        aliases={**LIBRARY_ALIASES, **ALIASES},
         parsers=_PARSERS,
         read_null=_READ_NULL,
     )

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.history import state_at
-from numaforge.kubelet_minors.tables import FLAGS
+from numaforge.kubelet_minors.tables import FLAGS, LIBRARY_FLAGS
 from numaforge.kubelet_minors.values.booleans import parse_bool
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet_minors.values.durations import DurationError, parse_duration
@@ -23,41 +23,6 @@ from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.kubelet_paths import KUBECONFIG
 from numaforge.lib.quantity import Quantity, QuantityError
-
-# Flags of the kubelet's libraries (logging in k8s.io/component-base, cAdvisor, klog): how each value parses,
-# and which field it sets. Same notation as for the kubelet's own flags in the tables.
-_LIBRARY_FLAGS: Mapping[str, str] = {
-    "application-metrics-count-limit": "28 int32",
-    "boot-id-file": "28 string",
-    "container-hints": "28 string",
-    "containerd": "28 string",
-    "containerd-namespace": "28 string",
-    "enable-load-reader": "28 bool",
-    "event-storage-age-limit": "28 string",
-    "event-storage-event-limit": "28 string",
-    "global-housekeeping-interval": "28 library-duration",
-    "h": "28 bool",
-    "help": "28 bool",
-    "housekeeping-interval": "28 library-duration",
-    "log-cadvisor-usage": "28 bool",
-    "log-flush-frequency": "28 duration logging.flushFrequency",
-    "log-json-info-buffer-size": "28 quantity logging.options.json.infoBufferSize",
-    "log-json-split-stream": "28 bool logging.options.json.splitStream",
-    "log-text-info-buffer-size": "30 quantity logging.options.text.infoBufferSize",
-    "log-text-split-stream": "30 bool logging.options.text.splitStream",
-    "logging-format": "28 string logging.format",
-    "machine-id-file": "28 string",
-    "storage-driver-buffer-duration": "28 library-duration",
-    "storage-driver-db": "28 string",
-    "storage-driver-host": "28 string",
-    "storage-driver-password": "28 string",
-    "storage-driver-secure": "28 bool",
-    "storage-driver-table": "28 string",
-    "storage-driver-user": "28 string",
-    "v": "28 uint32 logging.verbosity",
-    "version": "28 bool",
-    "vmodule": "28 modules logging.vmodule",
-}
 
 _SHORTHANDS = "hv"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
@@ -212,7 +177,7 @@ def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Argumen
 
 def _meaning(name: str, minor: int) -> tuple[str | None, str]:
     """Return how a flag's value parses, None for an unknown flag, and the field that it sets."""
-    history = _LIBRARY_FLAGS.get(name) or FLAGS.get(name)
+    history = LIBRARY_FLAGS.get(name) or FLAGS.get(name)
     kind, _, target = ((history and state_at(history, minor)) or "").partition(" ")
     return kind or None, target
 

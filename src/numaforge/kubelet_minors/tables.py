@@ -4,13 +4,25 @@ A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, 
 1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
 the field that it sets, a field its Go type, an option its maturity, a gate in DEPENDENCIES those that it
 needs. REMOVALS has the minor in which a gate is to go, as the newest minor announces it; some stay longer.
+
+lists.json is written by hand: what is the same in all minors. A default replaces an unset field, and a zero
+where the field's type is not a pointer. The flags, fields and aliases of libraries are those of
+k8s.io/component-base, k8s.io/api, cAdvisor and klog; the internal names those that differ from the
+capitalized field name; the labels those of k8s.io/kubelet/pkg/apis/well_known_labels.go.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-_TABLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+
+def _read(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return table
+
+
+_TABLES, _LISTS = _read("tables.json"), _read("lists.json")
 
 RELEASES: Mapping[int, str] = {int(minor): release for minor, release in _TABLES["releases"].items()}
 GATES: Mapping[str, str] = _TABLES["gates"]
@@ -21,3 +33,13 @@ FIELDS: Mapping[str, str] = _TABLES["fields"]
 ALIASES: Mapping[str, str] = _TABLES["aliases"]
 CPU_OPTIONS: Mapping[str, str] = _TABLES["cpu_options"]
 TOPOLOGY_OPTIONS: Mapping[str, str] = _TABLES["topology_options"]
+
+DEFAULTS: Mapping[str, Any] = _LISTS["defaults"]
+EVICTION_HARD: Mapping[str, str] = _LISTS["eviction_hard"]
+LIBRARY_FLAGS: Mapping[str, str] = _LISTS["library_flags"]
+LIBRARY_FIELDS: Mapping[str, str] = _LISTS["library_fields"]
+LIBRARY_ALIASES: Mapping[str, str] = _LISTS["library_aliases"]
+INTERNAL_NAMES: Mapping[str, str] = _LISTS["internal_names"]
+NODE_LABELS: Sequence[str] = _LISTS["node_labels"]
+NAMESPACED_SYSCTLS: Sequence[str] = _LISTS["namespaced_sysctls"]
+CIPHER_SUITES: Sequence[str] = _LISTS["cipher_suites"]

@@ -1,13 +1,17 @@
 """What `check` says beyond the recorded cases: warnings, places, minors, embedding documents."""
 
+import ast
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pytest
 
 from numaforge.findings import Severity
+from numaforge.kubelet import findings
 from numaforge.kubelet.findings import RULES, Report
 from numaforge.kubelet.startup.check import check
 from numaforge.lib.errors import KubeletConfigError
@@ -580,5 +584,25 @@ def test_unloadable_configuration_has_no_effective_settings():
         settings_of(f"{HEADER}maxPods: many\n")
 
 
-def test_every_finding_id_is_a_rule():
-    assert all(rule_id == rule.id for rule_id, rule in RULES.items())
+def _texts_used() -> list[tuple[str, str, set[str | None]]]:
+    """Return the rule, the name and the values of each text that the code names outright."""
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8")) for path in Path(findings.__file__).parent.rglob("*.py")
+    ]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    by_name = [call for call in calls if getattr(call.func, "id", "") in ("fault", "invalid", "refused_if")]
+    words = [(*call.args[:2], *([ast.Constant("main")] if len(call.args) == 1 else [])) for call in by_name]
+    return [
+        (rule.value, name.value, {keyword.arg for keyword in call.keywords})
+        for call, (rule, name) in zip(by_name, words, strict=True)
+        if isinstance(rule, ast.Constant) and isinstance(name, ast.Constant)
+    ]
+
+
+def test_findings_have_their_texts_and_values():
+    table = json.loads(Path(findings.__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    used = _texts_used()
+    assert len(used) > 80
+    for rule, name, values in used:
+        fields = Formatter().parse(" ".join(table[rule]["texts"][name].values()))
+        assert {field for _, field, *_ in fields if field} <= values or None in values

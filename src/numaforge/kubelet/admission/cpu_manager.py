@@ -33,7 +33,7 @@ from numaforge.lib.errors import KubeletConfigError
 # From this minor on a refusal says that no core is free; before, that the request is no multiple of a core.
 _FIRST_MINOR_OF_NO_FREE_CORES = 32
 # From this minor on a container keeps the CPUs that it has, even parts of cores.
-_FIRST_MINOR_KEEPING_HALVES = 37
+FIRST_MINOR_KEEPING_HALVES = 37
 
 
 class CpuManager:
@@ -144,7 +144,7 @@ class CpuManager:
         if requested == 0 or not demand.pinned:
             return
         assigned = self.assignments.get(demand.pod.name, {}).get(container.name)
-        if assigned is None or self._minor < _FIRST_MINOR_KEEPING_HALVES:
+        if assigned is None or self._minor < FIRST_MINOR_KEEPING_HALVES:
             self._enforce_smt_alignment(requested)
         if assigned is None:
             assigned = self._allocate_cpus(requested, hint, self._reusable_by(demand))

@@ -13,6 +13,7 @@ from numaforge.kubelet.admission.merge import SINGLE_NUMA_NODE
 from numaforge.kubelet.config.defaults import with_eviction_defaults
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.findings import fault
 from numaforge.kubelet_minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
@@ -39,10 +40,7 @@ T = TypeVar("T")
 
 NONE = "none"
 STATIC = "static"
-NO_DISTANCES = "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
-NO_DISTANCES_REMEDY = f"remove {PREFER_CLOSEST_NUMA}: the kernel gives no distances for some NUMA node"
 CLOSEST_NUMA_PANIC = "panic: runtime error: index out of range"
-CLOSEST_NUMA_REMEDY = f"remove {PREFER_CLOSEST_NUMA}, or use topologyManagerPolicy: {SINGLE_NUMA_NODE}"
 _MEMORY_SIGNAL = "memory.available"
 _DEFAULT_MAX_PODS = 110
 # From this minor on the feature gate SidecarContainers is on, and then gone.
@@ -266,18 +264,13 @@ def _prefers_closest(config: Mapping[str, Any], machine: MachineInfo) -> bool:
     options = config.get("topologyManagerPolicyOptions") or {}
     closest = _boolean(options.get(PREFER_CLOSEST_NUMA, "false"), "topologyManagerPolicyOptions")
     if closest and not machine.tells_distances:
-        raise KubeletConfigError(
-            NO_DISTANCES,
-            where=f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}",
-            remedy=NO_DISTANCES_REMEDY,
-        )
+        refused = fault("NF210", "distances")
+        raise KubeletConfigError(refused.evidence, where=refused.where, remedy=refused.remedy)
     panic = closest_numa_panic(config["topologyManagerPolicy"], machine)
     if closest and panic:
-        raise KubeletConfigError(
-            f"{CLOSEST_NUMA_PANIC}: {panic}",
-            where=f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}",
-            remedy=CLOSEST_NUMA_REMEDY,
-        )
+        refused = fault("NF210", "distances by id", reason=panic)
+        evidence = f"{CLOSEST_NUMA_PANIC}: {panic}"
+        raise KubeletConfigError(evidence, where=refused.where, remedy=refused.remedy)
     limit = int(options.get(MAX_ALLOWABLE_NUMA_NODES, DEFAULT_MAX_NUMA_NODES))
     if len(machine.nodes) > limit:
         raise KubeletConfigError(

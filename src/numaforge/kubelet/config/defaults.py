@@ -5,105 +5,21 @@ in cmd/kubelet/app/server.go.
 """
 
 import copy
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from numaforge.kubelet.config.gates import enabled
-from numaforge.kubelet_minors.fields import known_fields
+from numaforge.kubelet_minors.fields import ROOT_TYPE, types_of
+from numaforge.kubelet_minors.tables import DEFAULTS, EVICTION_HARD
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.versions import KubeletVersion
-
-EVICTION_HARD: Mapping[str, str] = {
-    "memory.available": "100Mi",
-    "nodefs.available": "10%",
-    "nodefs.inodesFree": "5%",
-    "imagefs.available": "15%",
-    "imagefs.inodesFree": "5%",
-}
 
 # From this minor on a kubelet refuses to run on cgroup v1 unless failCgroupV1 is false.
 _FIRST_MINOR_REFUSING_CGROUP_V1 = 35
 # From this minor on memory.high is not set unless a factor is given.
 _FIRST_MINOR_WITHOUT_THROTTLING = 37
 
-# A value of this table replaces an unset field, and a zero where the field's type is not a pointer.
-_DEFAULTS: Mapping[str, Any] = {
-    "enableServer": True,
-    "syncFrequency": "1m0s",
-    "fileCheckFrequency": "20s",
-    "httpCheckFrequency": "20s",
-    "address": "0.0.0.0",  # noqa: S104
-    "port": 10250,
-    "registryPullQPS": 5,
-    "registryBurst": 10,
-    "eventRecordQPS": 50,
-    "eventBurst": 100,
-    "enableDebuggingHandlers": True,
-    "healthzPort": 10248,
-    "healthzBindAddress": "127.0.0.1",
-    "oomScoreAdj": -999,
-    "streamingConnectionIdleTimeout": "4h0m0s",
-    "nodeStatusUpdateFrequency": "10s",
-    "nodeLeaseDurationSeconds": 40,
-    "imageMinimumGCAge": "2m0s",
-    "imageGCHighThresholdPercent": 85,
-    "imageGCLowThresholdPercent": 80,
-    "volumeStatsAggPeriod": "1m0s",
-    "cgroupsPerQOS": True,
-    "cgroupDriver": "cgroupfs",
-    "cpuManagerPolicy": "none",
-    "cpuManagerReconcilePeriod": "10s",
-    "memoryManagerPolicy": "None",
-    "topologyManagerPolicy": "none",
-    "topologyManagerScope": "container",
-    "runtimeRequestTimeout": "2m0s",
-    "hairpinMode": "promiscuous-bridge",
-    "maxPods": 110,
-    "podPidsLimit": -1,
-    "resolvConf": "/etc/resolv.conf",
-    "cpuCFSQuota": True,
-    "cpuCFSQuotaPeriod": "100ms",
-    "nodeStatusMaxImages": 50,
-    "maxOpenFiles": 1000000,
-    "contentType": "application/vnd.kubernetes.protobuf",
-    "kubeAPIQPS": 50,
-    "kubeAPIBurst": 100,
-    "evictionPressureTransitionPeriod": "5m0s",
-    "mergeDefaultEvictionSettings": False,
-    "enableControllerAttachDetach": True,
-    "makeIPTablesUtilChains": True,
-    "iptablesMasqueradeBit": 14,
-    "iptablesDropBit": 15,
-    "failSwapOn": True,
-    "containerLogMaxSize": "10Mi",
-    "containerLogMaxFiles": 5,
-    "containerLogMaxWorkers": 1,
-    "containerLogMonitorInterval": "10s",
-    "configMapAndSecretChangeDetectionStrategy": "Watch",
-    "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
-    "enableSystemLogHandler": True,
-    "enableProfilingHandler": True,
-    "enableDebugFlagsHandler": True,
-    "seccompDefault": False,
-    "memoryReservationPolicy": "None",
-    "registerNode": True,
-    "localStorageCapacityIsolation": True,
-    "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-    "podLogsDir": "/var/log/pods",
-}
-_NESTED_DEFAULTS: Mapping[tuple[str, ...], Any] = {
-    ("authentication", "anonymous", "enabled"): False,
-    ("authentication", "webhook", "enabled"): True,
-    ("authentication", "webhook", "cacheTTL"): "2m0s",
-    ("authorization", "mode"): "Webhook",
-    ("authorization", "webhook", "cacheAuthorizedTTL"): "5m0s",
-    ("authorization", "webhook", "cacheUnauthorizedTTL"): "30s",
-    ("logging", "format"): "text",
-    ("logging", "flushFrequency"): "5s",
-}
 _ZEROES = ("", 0, False)
-_DURATION = re.compile(r"[0-9].*[a-z]")
 
 
 def with_defaults(
@@ -111,13 +27,10 @@ def with_defaults(
 ) -> dict[str, Any]:
     """Return the settings with this minor's defaults filled in; `gates` are the feature gates in force."""
     filled = copy.deepcopy(dict(settings))
-    types = known_fields(version)
+    structs = types_of(version.rules_minor).structs
     _default_status_report(filled)
-    for name, value in _DEFAULTS.items():
-        if name in types and _is_unset(filled.get(name), types[name]):
-            filled[name] = value
-    for path, value in _NESTED_DEFAULTS.items():
-        _fill_nested(filled, path, value)
+    for path, value in DEFAULTS.items():
+        _fill(filled, path, value, structs)
     if filled["podPidsLimit"] < 0:
         filled["podPidsLimit"] = -1
     if filled.get("serializeImagePulls") is None:
@@ -126,7 +39,7 @@ def with_defaults(
         filled["enforceNodeAllocatable"] = ["pods"]
     if filled.get("memoryThrottlingFactor") is None and version.rules_minor < _FIRST_MINOR_WITHOUT_THROTTLING:
         filled["memoryThrottlingFactor"] = 0.9
-    if "failCgroupV1" in types and filled.get("failCgroupV1") is None:
+    if "failCgroupV1" in structs[ROOT_TYPE] and filled.get("failCgroupV1") is None:
         filled["failCgroupV1"] = version.rules_minor >= _FIRST_MINOR_REFUSING_CGROUP_V1
     _fill_gated(filled, version, gates)
     return filled
@@ -154,14 +67,13 @@ def _default_status_report(filled: dict[str, Any]) -> None:
         filled["nodeStatusReportFrequency"] = "5m0s" if unset else update
 
 
-def _fill_nested(filled: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    *parents, name = path
-    holder = filled
+def _fill(filled: dict[str, Any], path: str, value: Any, structs: Mapping[str, Mapping[str, str]]) -> None:
+    """Fill in a default of a field that this kubelet knows, by dotted name."""
+    *parents, name = path.split(".")
+    holder, fields = filled, structs[ROOT_TYPE]
     for parent in parents:
-        holder = holder.setdefault(parent, {})
-    is_duration = isinstance(value, str) and _DURATION.fullmatch(value)
-    go_type = "*bool" if isinstance(value, bool) else "metav1.Duration" if is_duration else "string"
-    if _is_unset(holder.get(name), go_type):
+        holder, fields = holder.setdefault(parent, {}), structs[fields[parent]]
+    if name in fields and _is_unset(holder.get(name), fields[name]):
         holder[name] = value
 
 
@@ -180,6 +92,6 @@ def _is_unset(value: Any, go_type: str) -> bool:
         return True
     if go_type.startswith("*"):
         return False
-    if go_type == "metav1.Duration":
+    if go_type in ("metav1.Duration", "v1.TimeOrMetaDuration"):
         return parse_duration(value).nanoseconds == 0
     return value in _ZEROES

@@ -18,6 +18,7 @@ from numaforge.kubelet_minors.fields import (
     known_fields,
     types_of,
 )
+from numaforge.kubelet_minors.tables import INTERNAL_NAMES
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gojson import (
     GoJsonError,
@@ -38,23 +39,6 @@ FIRST_MINOR_OF_VERSIONED_BASE = 32
 
 # Up to 1.31 a drop-in's field had to match the internal field's name; this one never does.
 _UNMATCHED_INTERNAL_NAME = "resolvConf"
-# Internal names that differ from the capitalized field name.
-_INTERNAL_NAMES = {
-    "httpCheckFrequency": "HTTPCheckFrequency",
-    "tlsCertFile": "TLSCertFile",
-    "tlsPrivateKeyFile": "TLSPrivateKeyFile",
-    "tlsCipherSuites": "TLSCipherSuites",
-    "tlsMinVersion": "TLSMinVersion",
-    "oomScoreAdj": "OOMScoreAdj",
-    "cpuManagerPolicy": "CPUManagerPolicy",
-    "cpuManagerPolicyOptions": "CPUManagerPolicyOptions",
-    "cpuManagerReconcilePeriod": "CPUManagerReconcilePeriod",
-    "qosReserved": "QOSReserved",
-    "cpuCFSQuota": "CPUCFSQuota",
-    "cpuCFSQuotaPeriod": "CPUCFSQuotaPeriod",
-    "iptablesMasqueradeBit": "IPTablesMasqueradeBit",
-    "iptablesDropBit": "IPTablesDropBit",
-}
 # Types of other packages keep their JSON names inside the internal type.
 _TAGGED = frozenset({"logging", "tracing", "registerWithTaints"})
 _FIELD = re.compile(r"into Go struct field (?P<struct>\w+)\.(?P<path>[\w.]+) of type")
@@ -304,4 +288,4 @@ def _in_internal_names(text: str) -> str:
 
 
 def _internal_name(name: str) -> str:
-    return _INTERNAL_NAMES.get(name, name[:1].upper() + name[1:])
+    return INTERNAL_NAMES.get(name, name[:1].upper() + name[1:])

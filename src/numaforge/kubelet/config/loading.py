@@ -34,10 +34,10 @@ from numaforge.kubelet.config.dropins import (
 )
 from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
-from numaforge.kubelet.findings import dotted, finding_of
+from numaforge.kubelet.findings import dotted, fault
 from numaforge.kubelet_minors.flags import FlagError, Flags, override, parse_flags
 from numaforge.kubelet_minors.history import state_at
-from numaforge.kubelet_minors.tables import FLAGS
+from numaforge.kubelet_minors.tables import FLAGS, NODE_LABELS
 from numaforge.kubelet_minors.values.goyaml import Document, YamlError
 from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet_minors.versions import KNOWN_MINORS, KubeletVersion
@@ -66,21 +66,7 @@ _TYPES = {
     "[]string": "a list of text",
 }
 _PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir", "podLogsDir")
-# k8s.io/kubelet/pkg/apis/well_known_labels.go
 _LABEL_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_LABELS = (
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-)
 _NOWHERE = object()
 _EMPTY: tuple[Any, ...] = (None, "", [])
 _PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
@@ -255,10 +241,8 @@ def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     try:
         return parse_flags(arguments, version)
     except FlagError as error:
-        remedy = _flag_remedy(error.flag, version)
-        text = f"kubelet {version} cannot parse its command line"
-        finding = finding_of("NF006", text, remedy, path=error.flag, text=str(error))
-        raise StartError(str(error), finding) from error
+        refused = fault("NF006", flag=error.flag, version=version, remedy=_flag_remedy(error.flag, version))
+        raise StartError(str(error), refused.finding(str(error))) from error
 
 
 def _flag_remedy(argument: str, version: KubeletVersion) -> str:
@@ -284,18 +268,9 @@ def _require_node_labels(flags: Flags) -> None:
         "failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
         f"--node-labels: [{' '.join(unknown)}]\n--node-labels in the 'kubernetes.io' namespace must begin "
         f"with an allowed prefix ({', '.join(_LABEL_PREFIXES)}) or be in the specifically allowed set "
-        f"({', '.join(_LABELS)})"
+        f"({', '.join(NODE_LABELS)})"
     )
-    raise StartError(
-        error,
-        finding_of(
-            "NF006",
-            f"a kubelet may not give its node the labels {', '.join(unknown)}",
-            "label the node through the API, or use another prefix",
-            path="--node-labels",
-            text=error,
-        ),
-    )
+    raise StartError(error, fault("NF006", "labels", labels=", ".join(unknown)).finding(error))
 
 
 def _require_label_syntax(labels: Mapping[str, str]) -> None:
@@ -304,13 +279,9 @@ def _require_label_syntax(labels: Mapping[str, str]) -> None:
         complaints.setdefault(label, []).extend(qualified_name_complaints(label))
         complaints.setdefault(value, []).extend(label_value_complaints(value))
     texts = [f"'{text}' - {', '.join(reasons)}" for text, reasons in complaints.items() if reasons]
-    if not texts:
-        return
-    error = f"failed to validate kubelet flags: invalid node labels: {'; '.join(texts)}"
-    remedy = "write labels as key=value, both of letters, digits, '-', '_' and '.'"
-    raise StartError(
-        error, finding_of("NF006", "a label has the wrong form", remedy, path="--node-labels", text=error)
-    )
+    if texts:
+        error = f"failed to validate kubelet flags: invalid node labels: {'; '.join(texts)}"
+        raise StartError(error, fault("NF006", "label syntax").finding(error))
 
 
 def _is_reserved_label(label: str) -> bool:
@@ -319,7 +290,7 @@ def _is_reserved_label(label: str) -> bool:
         prefix == domain or prefix.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io")
     )
     allowed = any(prefix == domain or prefix.endswith(f".{domain}") for domain in _LABEL_PREFIXES)
-    return reserved and not allowed and label not in _LABELS
+    return reserved and not allowed and label not in NODE_LABELS
 
 
 def _arguments_of(text: str, path: str) -> tuple[tuple[str, ...], str]:
@@ -342,51 +313,31 @@ def _main_file(
     )
     if not text:
         error = f'{loading} kubelet config file "{path}" was empty'
-        finding = finding_of(
-            "NF003",
-            "the configuration file is empty",
-            "give it a KubeletConfiguration",
-            text=error,
-            file=path,
-        )
-        raise StartError(error, finding, readable=False)
+        raise StartError(error, fault("NF003").finding(error, path), readable=False)
     if flags_of:
-        remedy = "check the kubelet's file as well, with each of these as --flag"
-        note = finding_of("NF602", f"the file is {flags_of}, and has no other setting", remedy, file=path)
-        return decode_config(EMPTY_CONFIG, version, read_document(EMPTY_CONFIG)), (note,), []
+        return (
+            decode_config(EMPTY_CONFIG, version),
+            (fault("NF602", "flags", form=flags_of).finding(file=path),),
+            [],
+        )
     try:
         document = read_document(text)
-        _require_settings(document, path)
+        if is_openshift_without_settings(document.data):
+            refused = fault("NF002", "OpenShift")
+            raise StartError(refused.evidence, refused.finding(refused.evidence, path), readable=False)
         embedded = next(islice(embedded_in(text, document), number, None), None)
-        if (
-            embedded is None
-            and isinstance(document.data, dict)
-            and document.data.get("kind") in KUBEADM_KINDS
-        ):
-            note = finding_of(
-                "NF602",
-                "the file has kubeadm's flags alone; a node that joins takes its file from the cluster",
-                "check the ConfigMap kubelet-config in kube-system as well",
-                file=path,
-            )
-            return decode_config(EMPTY_CONFIG, version, read_document(EMPTY_CONFIG)), (note,), []
+        kind = document.data.get("kind") if isinstance(document.data, dict) else None
+        if embedded is None and kind in KUBEADM_KINDS:
+            return decode_config(EMPTY_CONFIG, version), (fault("NF602", "kubeadm").finding(file=path),), []
         main, refusals = _decoded(text, version, embedded.document if embedded else document, loading, path)
     except (LoadError, YamlError) as error:
         reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
         raise _unloadable(error, f"{loading} {reported}", path) from error
     if embedded is None:
-        message, remedy = "the kubelet reads the first document alone", "put all settings into one document"
-        unread = finding_of("NF527", message, remedy, file=path) if is_followed(text, document) else None
-        return main, (unread,) if unread else (), refusals
-    note = finding_of(
-        "NF602",
-        f"the configuration is part of {embedded.holder} ({embedded.name}); what the platform merges it with "
-        "is not seen here",
-        "check the file that the node ends up with as well",
-        path=dotted(embedded.path) or None,
-        file=path,
-    )
-    return main, (note,), refusals
+        unread = (fault("NF527").finding(file=path),) if is_followed(text, document) else ()
+        return main, unread, refusals
+    values = {"path": dotted(embedded.path), "holder": embedded.holder, "name": embedded.name}
+    return main, (fault("NF602", "embedded", **values).finding(file=path),), refusals
 
 
 def _decoded(
@@ -410,49 +361,18 @@ def _decoded(
             document = document._replace(data=data)
 
 
-def _require_settings(document: Document, path: str) -> None:
-    """Raise StartError for an OpenShift KubeletConfig whose settings are not where OpenShift reads them."""
-    if is_openshift_without_settings(document.data):
-        error = (
-            "an OpenShift KubeletConfig without spec.kubeletConfig has no settings of the kubelet to check"
-        )
-        remedy = "put settings of the kubelet, such as reservedSystemCPUs, under spec.kubeletConfig"
-        finding = finding_of("NF002", error, remedy, path="spec", text=error, file=path)
-        raise StartError(error, finding, readable=False)
-
-
 def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartError:
-    rule = error.rule if isinstance(error, LoadError) else "NF001"
-    readable = isinstance(error, LoadError) and error.readable
-    messages = {
-        "NF001": ("this is not YAML", "correct the syntax"),
-        "NF002": (
-            "this is not a KubeletConfiguration that the kubelet knows",
-            (
-                "give the kubelet's own file, or kubeadm's ConfigMap kubelet-config: the file begins with "
-                "apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration"
-            ),
-        ),
-        "NF004": (
-            "a value has the wrong type or cannot be parsed",
-            "write the value as the field's type wants it",
-        ),
-    }
-    message, remedy = _mismatch(str(error)) or messages[rule]
-    where = dotted(error.path) if isinstance(error, LoadError) and error.path else None
-    finding = finding_of(rule, message, remedy, path=where, text=text, file=path, line=error.line)
-    return StartError(text, finding, readable=readable)
-
-
-def _mismatch(text: str) -> tuple[str, str] | None:
-    """Return a message on the type that a value has and the one wanted, and the remedy, or None."""
-    match = _MISMATCH.search(text)
-    if not match:
-        return None
-    wanted_type = _TYPES.get(match["wanted"].removeprefix("v1beta1."), match["wanted"])
-    remedy = "put the value in quotes" if wanted_type == "text" else f"write {wanted_type} there"
-    found_type = _TYPES.get(match["found"].partition(" ")[0], match["found"])
-    return f"the value is {found_type}, and the kubelet wants {wanted_type}", remedy
+    rule, where, readable = "NF001", "", False
+    if isinstance(error, LoadError):
+        rule, where, readable = error.rule, dotted(error.path), error.readable
+    if mismatch := _MISMATCH.search(str(error)):
+        wanted = _TYPES.get(mismatch["wanted"].removeprefix("v1beta1."), mismatch["wanted"])
+        kind = _TYPES.get(mismatch["found"].partition(" ")[0], mismatch["found"])
+        name = "text" if wanted == "text" else "type"
+        refused = fault("NF004", name, path=where, type=kind, wanted=wanted)._replace(rule=rule)
+    else:
+        refused = fault(rule, path=where)
+    return StartError(text, refused.finding(text, path, error.line), readable=readable)
 
 
 def _defaulted(
@@ -513,37 +433,20 @@ def _named_gate(error: str, gates: Mapping[str, bool]) -> str:
 
 def _gate_finding(error: str, name: str, version: KubeletVersion, places: Places) -> Finding:
     if error.startswith("unrecognized"):
-        return places.finding(
-            "NF101",
-            f"feature gate {name} does not exist in kubelet {version}",
-            _unknown_gate_remedy(name, version),
-            f"featureGates.{name}",
-            error,
-        )
+        unknown = fault("NF101", name=name, version=version, why=_gate_history(name, version))
+        return places.finding(unknown, error)
     if error.startswith("cannot set"):
-        return places.finding(
-            "NF102",
-            f"feature gate {name} cannot be changed any more in kubelet {version}",
-            f"remove {name} from featureGates",
-            f"featureGates.{name}",
-            error,
-        )
-    return places.finding(
-        "NF103",
-        "a feature gate is on that needs one that is off",
-        "enable what the gate depends on, or disable the gate too",
-        "featureGates",
-        error,
-    )
+        return places.finding(fault("NF102", name=name, version=version), error)
+    return places.finding(fault("NF103"), error)
 
 
-def _unknown_gate_remedy(name: str, version: KubeletVersion) -> str:
+def _gate_history(name: str, version: KubeletVersion) -> str:
     minors = known_minors_of(name)
     if not minors:
-        return f"remove {name} from featureGates, or correct its spelling"
+        return ", or correct its spelling"
     if min(minors) > version.rules_minor:
-        return f"remove {name} from featureGates: it comes with kubelet 1.{min(minors)}"
-    return f"remove {name} from featureGates: kubelet 1.{max(minors)} was the last to know it"
+        return f": it comes with kubelet 1.{min(minors)}"
+    return f": kubelet 1.{max(minors)} was the last to know it"
 
 
 def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str, str], folder: str) -> None:
@@ -552,16 +455,7 @@ def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str,
     error = (
         f"flag {folder} specified but environment variable {DROP_IN_VARIABLE} not set, cannot start kubelet"
     )
-    raise StartError(
-        error,
-        finding_of(
-            "NF007",
-            f"kubelet {version} has --config-dir as an alpha feature only",
-            f"set the environment variable {DROP_IN_VARIABLE}, or merge the drop-ins into the main file",
-            path="--config-dir",
-            text=error,
-        ),
-    )
+    raise StartError(error, fault("NF007", version=version, variable=DROP_IN_VARIABLE).finding(error))
 
 
 def _with_drop_ins(
@@ -571,16 +465,8 @@ def _with_drop_ins(
         merged = merge(configuration.settings, drop_ins, judged.version, folder)
     except DropInError as error:
         text = f"failed to merge kubelet configs: {error}"
-        finding = finding_of(
-            "NF005",
-            "a drop-in file cannot be loaded",
-            "a drop-in is a KubeletConfiguration with apiVersion and kind that holds only what it changes",
-            path=dotted(error.path) if error.path else None,
-            text=text,
-            file=f"{folder}/{error.file}",
-            line=error.line,
-        )
-        raise StartError(text, finding) from error
+        refused = fault("NF005", path=dotted(error.path))
+        raise StartError(text, refused.finding(text, f"{folder}/{error.file}", error.line)) from error
     lines = {name: document.lines for name, document in merged.documents.items()}
     places = replace(configuration.places, drop_in_lines=lines)
     settings: Mapping[str, Any] = merged.settings

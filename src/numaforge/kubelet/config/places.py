@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numaforge.findings import Finding
-from numaforge.kubelet.findings import finding_of
+from numaforge.kubelet.findings import Fault
 from numaforge.kubelet_minors.values.gojson import Path
 
 _STEP = re.compile(r'\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]|\.?(?P<name>[^.\[]+)')
@@ -29,13 +29,14 @@ class Places:
     flag_names: Mapping[str, str]
     drop_in_dir: str
 
-    def finding(self, rule: str, message: str, remedy: str, path: str, text: str | None = None) -> Finding:
+    def finding(self, fault: Fault, text: str | None = None) -> Finding:
         """Return a finding about a setting, with the file and line (or the flag) that set it."""
-        flag = self.flag_of(path)
+        where = fault.where or ""
+        flag = self.flag_of(where)
         if flag is not None:
-            return finding_of(rule, message, remedy, path=flag, text=text)
-        file, line = self.locate(split_path(path))
-        return finding_of(rule, message, remedy, path=path, text=text, file=file, line=line)
+            return fault._replace(where=flag).finding(text)
+        file, line = self.locate(split_path(where))
+        return fault.finding(text, file, line)
 
     def flag_of(self, path: str) -> str | None:
         """Return the flag that set a field, or a part of it, or None."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from numaforge.findings import Finding
 from numaforge.kubelet.config.loading import Configuration, StartError
+from numaforge.kubelet.findings import fault
 from numaforge.kubelet_minors.values.gotext import quoted
 
-_CONTROLLERS = "cpu, cpuset, hugetlb, memory and pids"
 _SLICE = ".slice"
 
 
@@ -35,35 +35,21 @@ def require_enforceable_cgroups(configuration: Configuration) -> None:
     settings = configuration.settings
     for side in _enforced(configuration):
         name = settings[side.cgroup_field]
-        failed = f"Failed to enforce {side.title} Reserved Cgroup Limits on {quoted(name)}: "
+        path, parts = _path(name, configuration), _go_list(_parts(name, configuration))
         if not settings.get(side.reserved_field):
-            text = f"{failed}{_go_list(_parts(name, configuration))} cgroup is not configured properly"
-            raise StartError(
-                text,
-                configuration.places.finding(
-                    "NF112",
-                    f"{side.enforcement} is enforced on {name}, and {side.reserved_field} reserves nothing",
-                    f"set {side.reserved_field}, or take {side.enforcement} out of enforceNodeAllocatable",
-                    "enforceNodeAllocatable",
-                    text,
-                ),
-            )
-        if _is_systemd(configuration) and not name.endswith(_SLICE):
-            parts, path = _parts(name, configuration), _path(name, configuration)
+            text = f"{parts} cgroup is not configured properly"
+            values = {"enforcement": side.enforcement, "name": name, "field": side.reserved_field}
+            refused = fault("NF112", "nothing reserved", **values)
+        elif _is_systemd(configuration) and not name.endswith(_SLICE):
             text = (
-                f"{failed}could not read controllers for cgroup {_go_list(parts)}: open "
+                f"could not read controllers for cgroup {parts}: open "
                 f"/sys/fs/cgroup{path}/cgroup.controllers: no such file or directory"
             )
-            raise StartError(
-                text,
-                configuration.places.finding(
-                    "NF112",
-                    f"{name} is not a slice: under the systemd driver the kubelet looks for {path}",
-                    "name the slice in which the service runs, such as /system.slice",
-                    side.cgroup_field,
-                    text,
-                ),
-            )
+            refused = fault("NF112", "no slice", field=side.cgroup_field, name=name, path=path)
+        else:
+            continue
+        text = f"Failed to enforce {side.title} Reserved Cgroup Limits on {quoted(name)}: {text}"
+        raise StartError(text, configuration.places.finding(refused, text))
 
 
 def needed_cgroups(configuration: Configuration) -> Iterator[Finding]:
@@ -72,14 +58,7 @@ def needed_cgroups(configuration: Configuration) -> Iterator[Finding]:
     fields = [side.cgroup_field for side in _enforced(configuration)]
     for field in [*(["cgroupRoot"] if root != "/" else []), *fields]:
         path = _path(configuration.settings[field], configuration)
-        yield configuration.places.finding(
-            "NF603",
-            f"the kubelet does not create {path}, and starts only where /sys/fs/cgroup{path} is there with "
-            f"the controllers {_CONTROLLERS}",
-            "create it before the kubelet starts, with these controllers in the cgroup.subtree_control of "
-            "its parent: systemd gives a slice cpuset and hugetlb only where a unit below asks for them",
-            field,
-        )
+        yield configuration.places.finding(fault("NF603", field=field, path=path))
 
 
 def _enforced(configuration: Configuration) -> Iterator[_Enforced]:

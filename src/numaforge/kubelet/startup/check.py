@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.machine import MachineInfo
-from numaforge.kubelet.admission.settings import CLOSEST_NUMA_PANIC, CLOSEST_NUMA_REMEDY, closest_numa_panic
+from numaforge.kubelet.admission.settings import CLOSEST_NUMA_PANIC, closest_numa_panic
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
     MEMORY_STATE_FILE,
@@ -27,7 +27,6 @@ from numaforge.kubelet.checkpoints import (
 from numaforge.kubelet.config.documents import has_embedded
 from numaforge.kubelet.config.gates import aggregate, enabled
 from numaforge.kubelet.config.loading import Configuration, StartError, load
-from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.config.reservations import (
     ReservationError,
     Threshold,
@@ -37,7 +36,7 @@ from numaforge.kubelet.config.reservations import (
     parse_reserved,
     parse_thresholds,
 )
-from numaforge.kubelet.findings import Report, finding_of
+from numaforge.kubelet.findings import Fault, Report, fault
 from numaforge.kubelet.startup.cgroups import require_enforceable_cgroups
 from numaforge.kubelet.startup.managers import (
     CpuManagerSetup,
@@ -49,14 +48,10 @@ from numaforge.kubelet.startup.managers import (
     shown_map,
 )
 from numaforge.kubelet.startup.sysctls import sysctl_complaint
-from numaforge.kubelet.startup.tls import tls_complaint
+from numaforge.kubelet.startup.tls import tls_fault
 from numaforge.kubelet.startup.traps import find_traps, unread_fields
-from numaforge.kubelet.startup.validation import (
-    FIRST_MINOR_CHECKING_FLUSHES,
-    InvalidSetting,
-    validate,
-    validate_logging,
-)
+from numaforge.kubelet.startup.validation import validate, validate_logging
+from numaforge.kubelet.startup.validation.logs import FIRST_MINOR_CHECKING_FLUSHES
 from numaforge.kubelet_minors.options import PREFER_CLOSEST_NUMA, STRICT_CPU_RESERVATION
 from numaforge.kubelet_minors.values.booleans import truth
 from numaforge.kubelet_minors.values.cpusets import parse_cpuset
@@ -107,7 +102,7 @@ def check(
     kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
     findings: list[Finding] = []
     if kubelet.notice:
-        findings.append(finding_of("NF601", kubelet.notice, "check again with a newer numaforge"))
+        findings.append(fault("NF601", notice=kubelet.notice).finding())
     start = None
     try:
         inputs = (config_text, drop_ins or {}, tuple(flags), kubelet, environment or {})
@@ -161,9 +156,7 @@ class _Start:
         except StartError as refusal:
             self.refusals.append(refusal)
         except ManagerError as error:
-            self.refusals.append(
-                _refusal(self.configuration, error.rule, error.path, str(error), error.remedy)
-            )
+            self.refusals.append(_refusal(self.configuration, error.fault))
         return None
 
     def validate(self) -> frozenset[str]:
@@ -176,7 +169,7 @@ class _Start:
         refused = validate(settings, version, gates, cgroup_version=self.topology.cgroup_version or 2)
         rest = [refusal for refusal in refused if refusal not in of_logging]
         self.take(_require_valid, rest, configuration, "failed to validate kubelet configuration, error")
-        return frozenset(re.split(r"[.[]", refusal.path)[0] for refusal in refused)
+        return frozenset(re.split(r"[.[]", refusal.where or "")[0] for refusal in refused)
 
     def run(self, refused: frozenset[str]) -> None:
         """Take the steps up to the set-up of the managers; `refused` are settings that count as unknown."""
@@ -191,9 +184,8 @@ class _Start:
         if cpus or cpus is None:
             kube.pop("cpu", None)
             system["cpu"] = str(len(cpus or ()))
-        places = configuration.places
-        of_kube = self.take(_parsed_reserved, kube, "kube", places, version)
-        of_system = self.take(_parsed_reserved, system, "system", places, version)
+        of_kube = self.take(_parsed_reserved, kube, "kube", configuration)
+        of_system = self.take(_parsed_reserved, system, "system", configuration)
         hard = self.take(_hard_thresholds, configuration, version)
         self.take(_require_qos_reserved, configuration)
         self.take(_require_option_gates, configuration, version)
@@ -247,45 +239,39 @@ class _Start:
         self.take(_require_distances_by_id, configuration, machine)
 
 
-def _require_valid(refused: Sequence[InvalidSetting], configuration: Configuration, prefix: str) -> None:
+def _require_valid(refused: Sequence[Fault], configuration: Configuration, prefix: str) -> None:
     if refused:
-        texts = aggregate(tuple(refusal.text for refusal in refused))
-        findings = [
-            configuration.places.finding(
-                rule, text.removeprefix("invalid configuration: "), remedy, path, text
+        texts = aggregate(tuple(refusal.evidence for refusal in refused))
+        findings = []
+        for refusal in refused:
+            evidence = refusal.evidence.removeprefix("invalid configuration: ")
+            findings.append(
+                configuration.places.finding(refusal._replace(evidence=evidence), refusal.evidence)
             )
-            for rule, path, text, remedy in refused
-        ]
         raise StartError(f"{prefix}: {texts}", *findings)
 
 
 def _require_flush_interval(configuration: Configuration, version: KubeletVersion) -> None:
     flush = configuration.settings["logging"]["flushFrequency"]
     if version.rules_minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
-        path, text = "logging.flushFrequency", "panic: non-positive interval for NewTicker"
-        remedy = f"leave {path} out (5s), or set a positive duration: {flush} is none"
-        raise _refusal(configuration, "NF118", path, text, remedy, prefix="")
+        raise _refusal(configuration, fault("NF118", "flush", flush=flush), prefix="")
 
 
-def _refusal(
-    configuration: Configuration, rule: str, path: str, text: str, remedy: str, prefix: str = _RUN
-) -> StartError:
+def _refusal(configuration: Configuration, refused: Fault, prefix: str = _RUN) -> StartError:
     """Return a StartError; its message without the `prefix` is the finding's evidence."""
-    return StartError(f"{prefix}{text}", configuration.places.finding(rule, text, remedy, path, text))
+    text = refused.evidence
+    return StartError(f"{prefix}{text}", configuration.places.finding(refused, text))
 
 
 def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
-    complaint = tls_complaint(configuration.settings, version)
-    if complaint:
-        prefix = "failed to construct kubelet dependencies: "
-        raise _refusal(configuration, "NF219", complaint.path, complaint.text, complaint.remedy, prefix)
+    if refused := tls_fault(configuration.settings, version):
+        raise _refusal(configuration, refused, "failed to construct kubelet dependencies: ")
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
     mode = configuration.settings["authorization"]["mode"]
     if mode not in ("AlwaysAllow", "Webhook"):
-        text = f"unknown authorization mode {mode}"
-        raise _refusal(configuration, "NF219", "authorization.mode", text, "use Webhook or AlwaysAllow")
+        raise _refusal(configuration, fault("NF219", "authorization", mode=mode))
 
 
 def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozenset[int]:
@@ -294,23 +280,17 @@ def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozen
     online = frozenset(machine.cpus.places)
     if reserved <= online:
         return reserved
-    error = f"reserved-cpus: {text} is not a subset of online-cpus: {format_cpulist(online)}"
     absent = format_cpulist(reserved - online)
-    remedy = f"remove {absent}, or bring these CPUs online before the kubelet starts"
-    raise _refusal(configuration, "NF201", "reservedSystemCPUs", error, remedy)
+    raise _refusal(configuration, fault("NF201", text=text, online=format_cpulist(online), absent=absent))
 
 
 def _parsed_reserved(
-    reserved: Mapping[str, str], side: str, places: Places, version: KubeletVersion
+    reserved: Mapping[str, str], side: str, configuration: Configuration
 ) -> dict[str, Quantity]:
     try:
-        return parse_reserved(reserved, version.rules_minor)
+        return parse_reserved(reserved, configuration.version.rules_minor)
     except ReservationError as error:
-        text = f"--{side}-reserved value failed to parse: {error}"
-        remedy = "reserve cpu, memory, ephemeral-storage or pid, as quantities such as 500m, 2Gi, 1000"
-        raise StartError(
-            f"{_RUN}{text}", places.finding("NF202", text, remedy, f"{side}Reserved.{error.key}", text)
-        ) from error
+        raise _refusal(configuration, fault("NF202", side=side, key=error.key, error=error)) from error
 
 
 def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> dict[str, Threshold]:
@@ -319,29 +299,14 @@ def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> d
     try:
         return parse_thresholds(configuration.settings.get("evictionHard") or {}, version.rules_minor)
     except ReservationError as error:
-        raise StartError(
-            f"{_RUN}{error}", _eviction_finding(error, "evictionHard", configuration.places)
-        ) from error
-
-
-def _eviction_finding(error: ReservationError, field_name: str, places: Places) -> Finding:
-    return places.finding(
-        "NF203",
-        str(error),
-        "use memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or "
-        "pid.available with a quantity (500Mi) or a percentage (5%)",
-        f'{field_name}["{error.key}"]',
-        str(error),
-    )
+        refused = fault("NF203", field="evictionHard", key=error.key, error=error)
+        raise _refusal(configuration, refused) from error
 
 
 def _require_qos_reserved(configuration: Configuration) -> None:
     for name, share in sorted((configuration.settings.get("qosReserved") or {}).items()):
-        complaint = _qos_complaint(name, share)
-        if complaint:
-            text = f"--qos-reserved value failed to parse: {complaint}"
-            remedy = 'reserve memory only, as a percentage: "50%"'
-            raise _refusal(configuration, "NF219", f"qosReserved.{name}", text, remedy)
+        if complaint := _qos_complaint(name, share):
+            raise _refusal(configuration, fault("NF219", "QoS", name=name, complaint=complaint))
 
 
 def _qos_complaint(name: str, share: str) -> str | None:
@@ -364,9 +329,8 @@ def _require_option_gates(configuration: Configuration, version: KubeletVersion)
             continue
         if not enabled(version, configuration.gates, gate):
             needed = ", ".join(map(quoted, gates))
-            text = f"{manager} policy options {shown_map(options)} require feature gates {needed} enabled"
-            remedy = f"do not switch the feature gate {gate} off"
-            raise _refusal(configuration, "NF207", field_name, text, remedy)
+            values = {"field": field_name, "manager": manager, "needed": needed, "gate": gate}
+            raise _refusal(configuration, fault("NF207", "options", options=shown_map(options), **values))
 
 
 def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
@@ -379,16 +343,11 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         and on_cgroup_v1
         and enabled(version, configuration.gates, "NodeSwap")
     ):
-        text = "swap feature is enabled and LimitedSwap but it is only supported with cgroupv2"
-        remedy = "boot the host with cgroup v2, or use NoSwap"
-        raise _refusal(configuration, "NF204", "memorySwap.swapBehavior", text, remedy)
+        raise _refusal(configuration, fault("NF204", "cgroup v1"))
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
     mark, end = ("!", ".") if version.rules_minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT else ("", "")
-    text = f"running with swap on is not supported, please disable swap{mark} or set --fail-swap-on flag to "
-    text += f"false{end}"
-    remedy = "switch swap off (swapoff -a, and in /etc/fstab), or set failSwapOn: false"
-    raise _refusal(configuration, "NF204", "failSwapOn", text, remedy)
+    raise _refusal(configuration, fault("NF204", mark=mark, end=end))
 
 
 def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
@@ -403,11 +362,10 @@ def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
 
 
 def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> None:
-    settings, places = configuration.settings, configuration.places
-    if parse_duration(settings["syncFrequency"]).nanoseconds <= 0:
-        text = f"invalid sync frequency {parse_duration(settings['syncFrequency']).nanoseconds}"
-        remedy = "set a positive duration, such as 1m"
-        raise _refusal(configuration, "NF219", "syncFrequency", text, remedy, _CREATE)
+    settings = configuration.settings
+    nanoseconds = parse_duration(settings["syncFrequency"]).nanoseconds
+    if nanoseconds <= 0:
+        raise _refusal(configuration, fault("NF219", "sync", nanoseconds=nanoseconds), _CREATE)
     soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
     reclaims = settings.get("evictionMinimumReclaim") or {}
     try:
@@ -419,42 +377,28 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
             "evictionMinimumReclaim": [error.key],
         }
         name = next(name for name, keys in fields.items() if error.key in keys)
-        raise StartError(f"{_CREATE}{error}", _eviction_finding(error, name, places)) from error
-    complaint = _creation_complaint(settings, version.rules_minor)
-    if complaint:
-        raise _refusal(configuration, "NF219", *complaint, _CREATE)
+        refused = fault("NF203", field=name, key=error.key, error=error)
+        raise _refusal(configuration, refused, _CREATE) from error
+    if creation_fault := _creation_fault(settings, version.rules_minor):
+        raise _refusal(configuration, creation_fault, _CREATE)
 
 
-def _creation_complaint(settings: Mapping[str, Any], minor: int) -> tuple[str, str, str] | None:
+def _creation_fault(settings: Mapping[str, Any], minor: int) -> Fault | None:
     strategy = settings["configMapAndSecretChangeDetectionStrategy"]
     if strategy not in _WATCH_STRATEGIES:
-        return (
-            "configMapAndSecretChangeDetectionStrategy",
-            f"unknown configmap and secret manager mode: {strategy}",
-            f"use one of {', '.join(_WATCH_STRATEGIES)}",
-        )
+        return fault("NF219", "watch", strategy=strategy)
     files, size = settings["containerLogMaxFiles"], settings["containerLogMaxSize"]
-    failed = "failed to initialize container log manager: "
     if files <= 1:
-        return "containerLogMaxFiles", f"{failed}invalid MaxFiles {files}, must be > 1", "set 2 or more"
-    unreadable = _size_complaint(size)
-    if unreadable:
-        text = f"{failed}failed to parse container log max size {quoted(size)}: {unreadable}"
-        return "containerLogMaxSize", text, "write a whole quantity such as 10Mi"
-    patterns = settings.get("allowedUnsafeSysctls") or []
-    sysctl = next(filter(None, (sysctl_complaint(pattern, minor) for pattern in patterns)), None)
-    if sysctl:
-        remedy = "name sysctls of a namespace: kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*"
-        return "allowedUnsafeSysctls", sysctl, remedy
-    return None
-
-
-def _size_complaint(size: str) -> str | None:
+        return fault("NF219", "log files", files=files)
     try:
-        quantity = Quantity.parse(size)
+        unreadable = "invalid max log size" if Quantity.parse(size).as_int64() is None else ""
     except QuantityError as error:
-        return str(error)
-    return "invalid max log size" if quantity.as_int64() is None else None
+        unreadable = str(error)
+    if unreadable:
+        return fault("NF219", "log size", size=quoted(size), complaint=unreadable)
+    patterns = settings.get("allowedUnsafeSysctls") or []
+    complaint = next(filter(None, (sysctl_complaint(pattern, minor) for pattern in patterns)), None)
+    return fault("NF219", "sysctl", complaint=complaint) if complaint else None
 
 
 def _require_capacity(
@@ -463,13 +407,9 @@ def _require_capacity(
     reservation = dict(reserved)
     if not machine.memory_bytes:  # unknown: every machine has memory
         reservation.pop("memory", None)
-    beyond = beyond_capacity(reservation, _capacity(machine))
-    if beyond:
+    if beyond := beyond_capacity(reservation, _capacity(machine)):
         name, text = beyond
-        remedy = (
-            f"more {name} is reserved than the node has: lower kubeReserved, systemReserved or evictionHard"
-        )
-        raise _refusal(configuration, "NF218", f"kubeReserved.{name}", text, remedy, "")
+        raise _refusal(configuration, fault("NF218", name=name, text=text), "")
 
 
 def _require_distances_by_id(configuration: Configuration, machine: MachineInfo) -> None:
@@ -478,11 +418,8 @@ def _require_distances_by_id(configuration: Configuration, machine: MachineInfo)
     options = settings.get("topologyManagerPolicyOptions") or {}
     text = closest_numa_panic(settings["topologyManagerPolicy"], machine)
     if truth(options.get(PREFER_CLOSEST_NUMA)) and text:
-        path = f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}"
-        message = f"the kubelet starts, and panics when it compares NUMA nodes for a pod: {text}"
-        raise StartError(
-            CLOSEST_NUMA_PANIC, configuration.places.finding("NF210", message, CLOSEST_NUMA_REMEDY, path)
-        )
+        finding = configuration.places.finding(fault("NF210", "distances by id", reason=text))
+        raise StartError(CLOSEST_NUMA_PANIC, finding)
 
 
 def _restored(
@@ -502,6 +439,4 @@ def _restored(
         return state
     text = f"start {manager} manager error: {error}"
     reason = error.removeprefix("could not restore state from checkpoint: ").partition(", please drain")[0]
-    message = f"{path} does not fit the configuration: {reason}"
-    remedy = f"drain the node, stop the kubelet, delete {path}, then start it"
-    raise StartError(text, finding_of(rule, message, remedy, path=path, text=text, file=path))
+    raise StartError(text, fault(rule, path=path, reason=reason).finding(text, path))

@@ -6,30 +6,13 @@ k8s.io/component-helpers/node/util/sysctl.
 
 import re
 
+from numaforge.kubelet_minors.tables import NAMESPACED_SYSCTLS
 from numaforge.kubelet_minors.values.gotext import quoted
 
 _LONGEST = 253
 _NAME = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _PATTERN = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"
-_NAMESPACED = frozenset(
-    {
-        "kernel.sem",
-        "kernel.shm",
-        "kernel.shmall",
-        "kernel.shmmax",
-        "kernel.shmmni",
-        "kernel.shm_rmid_forced",
-        "kernel.msg",
-        "kernel.msgmax",
-        "kernel.msgmnb",
-        "kernel.msgmni",
-    }
-)
 _NAMESPACED_BELOW = ("net.", "fs.mqueue.")
-IN_A_NAMESPACE = (
-    "of a namespace: kernel.shm*, kernel.msg*, kernel.sem, kernel.domainname, fs.mqueue.*, net.*, user.*"
-)
-"""The sysctls that the newest kubelet knows to be namespaced."""
 # From this minor on sysctls of UTS and user namespaces count too.
 _FIRST_MINOR_OF_USER_NAMESPACES = 37
 
@@ -51,7 +34,7 @@ def is_sysctl_name(name: str) -> bool:
 
 def is_namespaced(name: str, minor: int) -> bool:
     """Whether a kubelet knows a sysctl, in dotted notation, to be namespaced."""
-    if name in _NAMESPACED or name.startswith(_NAMESPACED_BELOW):
+    if name in NAMESPACED_SYSCTLS or name.startswith(_NAMESPACED_BELOW):
         return True
     return minor >= _FIRST_MINOR_OF_USER_NAMESPACES and (
         name == "kernel.domainname" or name.startswith("user.")

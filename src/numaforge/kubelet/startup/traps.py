@@ -9,21 +9,21 @@ from difflib import get_close_matches
 from typing import Any
 
 from numaforge.findings import Finding
+from numaforge.kubelet.admission.cpu_manager import FIRST_MINOR_KEEPING_HALVES
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
 from numaforge.kubelet.admission.machine import cores_seen, whole_cores
 from numaforge.kubelet.checkpoints import CpuState
 from numaforge.kubelet.config.decode import field_path
-from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.gates import enabled, gate
 from numaforge.kubelet.config.loading import Configuration
-from numaforge.kubelet.findings import dotted, finding_of
+from numaforge.kubelet.findings import dotted, fault
 from numaforge.kubelet.startup.cgroups import needed_cgroups
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet_minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet_minors.flags import flag_called
 from numaforge.kubelet_minors.history import state_at
 from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
-from numaforge.kubelet_minors.tables import GATES, REMOVALS
+from numaforge.kubelet_minors.tables import EVICTION_HARD, GATES, REMOVALS
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet_minors.values.gotext import quoted
@@ -37,7 +37,6 @@ _Findings = Iterator[Finding]
 
 _FIRST_MINOR_WITH_MEMORY_QOS = 37
 _FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
-_FIRST_MINOR_KEEPING_HALVES = 37
 _SHORTEST_RECONCILING = 10**9
 
 
@@ -48,14 +47,18 @@ def unread_fields(configuration: Configuration, version: KubeletVersion) -> tupl
         _unknown_field(path, version, places.main, configuration.main.lines.get(path))
         for path in configuration.main.unknown
     ]
-    findings += [_duplicate(path, places.main, line) for path, line in configuration.main.duplicates]
+    findings += [
+        fault("NF502", path=dotted(path)).finding(file=places.main, line=line)
+        for path, line in configuration.main.duplicates
+    ]
     for name, document in configuration.drop_in_documents.items():
         file = f"{places.drop_in_dir}/{name}"
         findings += [
             _unknown_field(path, version, file, document.lines.get(path))
             for path in _unknown_in(document.data, version)
         ]
-    findings += [_skipped(f"{places.drop_in_dir}/{name}") for name in configuration.skipped]
+    skipped = (f"{places.drop_in_dir}/{name}" for name in configuration.skipped)
+    findings += [fault("NF514").finding(file=file) for file in skipped]
     return tuple(findings)
 
 
@@ -107,16 +110,8 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
     else:
         nearest = get_close_matches(str(path[-1]), _fields_beside(path, version), n=1, cutoff=0.6)
         remedy = f"did you mean {nearest[0]}?" if nearest else "remove it, or look up the field's name"
-    return finding_of(
-        "NF501",
-        f"kubelet {version} does not know the field {name}; it drops it with a line in its log and starts "
-        "without",
-        remedy,
-        path=name,
-        text=f"strict decoding error: unknown field {quoted(field_path(path))}",
-        file=file,
-        line=line,
-    )
+    text = f"strict decoding error: unknown field {quoted(field_path(path))}"
+    return fault("NF501", name=name, version=version, remedy=remedy).finding(text, file, line)
 
 
 def _fields_beside(path: Path, version: KubeletVersion) -> list[str]:
@@ -136,59 +131,26 @@ def _unknown_in(data: Any, version: KubeletVersion) -> tuple[Path, ...]:
         return ()
 
 
-def _duplicate(path: Path, file: str, line: int) -> Finding:
-    return finding_of(
-        "NF502",
-        f"{dotted(path)} appears twice; the kubelet takes the last one",
-        "keep one of them",
-        path=dotted(path),
-        file=file,
-        line=line,
-    )
-
-
-def _skipped(file: str) -> Finding:
-    return finding_of(
-        "NF514",
-        "the kubelet reads only files that end in .conf, so this one has no effect",
-        "rename it to *.conf, or remove it",
-        path="--config-dir",
-        file=file,
-    )
-
-
 def _vanishing_gates(configuration: Configuration, version: KubeletVersion) -> _Findings:
     """Yield a finding for each gate set here that the next minor's kubelet is known to reject."""
     following = version.rules_minor + 1
     for name in sorted(configuration.settings.get("featureGates") or {}):
         if name not in GATES or state_at(GATES[name], version.rules_minor) is None:
             continue
-        if following <= LATEST_MINOR:
-            if state_at(GATES[name], following) is not None:
+        text = "main"
+        if following > LATEST_MINOR:
+            if REMOVALS.get(name, following + 1) > following:
                 continue
-            evidence = (
-                f"kubelet 1.{following} does not start with the feature gate {name}: it does not know it"
-            )
-        elif REMOVALS.get(name, following + 1) > following:
+            text = "announced"
+        elif state_at(GATES[name], following) is not None:
             continue
-        else:
-            evidence = (
-                f"the feature gate {name} is announced to go with 1.{REMOVALS[name]}; a kubelet does not "
-                "start with a gate that it does not know"
-            )
+        state, why = gate(version, name), ""
+        if state is not None and state.locked and state.default:
+            why = f": kubelet {version} has it on by default and takes no other value"
+        removal = REMOVALS.get(name)
         yield configuration.places.finding(
-            "NF517",
-            evidence,
-            f"remove it before an upgrade: kubelet {version} has it on by default and takes no other value"
-            if _is_locked_on(name, version)
-            else "remove it before an upgrade",
-            f"featureGates.{name}",
+            fault("NF517", text, name=name, following=following, removal=removal, why=why)
         )
-
-
-def _is_locked_on(name: str, version: KubeletVersion) -> bool:
-    state = gate(version, name)
-    return state is not None and state.locked and state.default
 
 
 def _throttled_memory(configuration: Configuration, version: KubeletVersion) -> _Findings:
@@ -198,28 +160,13 @@ def _throttled_memory(configuration: Configuration, version: KubeletVersion) -> 
         return
     if "MemoryQoS" in configuration.gates or not enabled(version, configuration.gates, "MemoryQoS"):
         return
-    yield configuration.places.finding(
-        "NF518",
-        f"from 1.37 on MemoryQoS is on by default: with memoryThrottlingFactor {factor} the kernel throttles "
-        "containers below their memory limit (memory.high, cgroup v2)",
-        "remove memoryThrottlingFactor, or set featureGates: {MemoryQoS: true} to say that you want it",
-        "memoryThrottlingFactor",
-    )
+    yield configuration.places.finding(fault("NF518", factor=factor))
 
 
 def _unlimited_events(configuration: Configuration, version: KubeletVersion) -> _Findings:
-    if configuration.settings.get("eventRecordQPS") != 0:
-        return
-    if version.rules_minor >= _FIRST_MINOR_WITHOUT_EVENT_LIMIT:
-        consequence = "the kubelet sends events without a limit (up to 1.36: 5 a second)"
-    else:
-        consequence = "the kubelet sends 5 events a second; from 1.37 on it sends them without a limit"
-    yield configuration.places.finding(
-        "NF519",
-        f"eventRecordQPS is 0: {consequence}",
-        "leave it out (50), or set the events a second that you want",
-        "eventRecordQPS",
-    )
+    if configuration.settings.get("eventRecordQPS") == 0:
+        unlimited = version.rules_minor >= _FIRST_MINOR_WITHOUT_EVENT_LIMIT
+        yield configuration.places.finding(fault("NF519", "from 1.37" if unlimited else "main"))
 
 
 def _held_halves(
@@ -237,17 +184,11 @@ def _held_halves(
     if not halves:
         return
     shown = first_of(f"{name} ({format_cpulist(cpus)})" for name, cpus in halves.items())
-    consequence = f"they keep them in spite of {FULL_PCPUS_ONLY}"
-    if version.rules_minor < _FIRST_MINOR_KEEPING_HALVES and any(
+    refused = version.rules_minor < FIRST_MINOR_KEEPING_HALVES and any(
         len(cpus) % size for cpus in halves.values()
-    ):
-        consequence = f"the kubelet refuses those without a multiple of {size} CPUs (SMTAlignmentError)"
-    yield configuration.places.finding(
-        "NF520",
-        f"containers hold parts of cores: {shown}; {consequence}",
-        "drain the node before the restart, so that their pods start again",
-        f"cpuManagerPolicyOptions.{FULL_PCPUS_ONLY}",
     )
+    text = "refused" if refused else "main"
+    yield configuration.places.finding(fault("NF520", text, halves=shown, size=size))
 
 
 def _pods_as_units(configuration: Configuration, version: KubeletVersion) -> _Findings:
@@ -255,13 +196,7 @@ def _pods_as_units(configuration: Configuration, version: KubeletVersion) -> _Fi
     gate_on = enabled(version, configuration.gates, "PodLevelResourceManagers")
     scope, policy = (configuration.settings[f"topologyManager{name}"] for name in ("Scope", "Policy"))
     if gate_on and scope == "pod" and policy != "none":
-        yield configuration.places.finding(
-            "NF521",
-            "with PodLevelResourceManagers and the scope pod, a kubelet of 1.36 or 1.37 that restarts gives "
-            "pods with resources of their own other CPUs than they run on, or refuses them",
-            "switch the gate off, or drain the node before each restart of the kubelet",
-            "featureGates.PodLevelResourceManagers",
-        )
+        yield configuration.places.finding(fault("NF521"))
 
 
 def _endless_reconciling(configuration: Configuration) -> _Findings:
@@ -269,37 +204,20 @@ def _endless_reconciling(configuration: Configuration) -> _Findings:
     nanoseconds = parse_duration(period).nanoseconds
     if nanoseconds < _SHORTEST_RECONCILING:
         often = f"every {period}" if nanoseconds > 0 else "without a pause"
-        yield configuration.places.finding(
-            "NF522",
-            f"cpuManagerReconcilePeriod is {period}: the CPU manager goes through all containers "
-            f"{often} and keeps a CPU busy (only a zero in the file becomes 10s)",
-            "leave it out (10s), or set a second or more",
-            "cpuManagerReconcilePeriod",
-        )
+        yield configuration.places.finding(fault("NF522", period=period, often=often))
 
 
 def _moving_sum(configuration: Configuration) -> _Findings:
     settings = configuration.settings
     threshold = (settings.get("evictionHard") or {}).get("memory.available", "")
     if settings["memoryManagerPolicy"] == "Static" and threshold.endswith("%"):
-        yield configuration.places.finding(
-            "NF524",
-            f"memory.available is {threshold} of the memory that the kernel shows, which another boot or "
-            "kernel changes: reservedMemory then no longer adds up, and the kubelet does not start",
-            "write the threshold as a quantity, such as 1Gi",
-            'evictionHard["memory.available"]',
-        )
+        yield configuration.places.finding(fault("NF524", threshold=threshold))
 
 
 def _unknown_cgroup_driver(configuration: Configuration) -> _Findings:
     driver = configuration.settings["cgroupDriver"]
     if driver not in ("cgroupfs", "systemd"):
-        yield configuration.places.finding(
-            "NF526",
-            f"{driver} is no cgroup driver: the kubelet uses cgroupfs, or what the container runtime names",
-            "write systemd or cgroupfs, as the container runtime has it",
-            "cgroupDriver",
-        )
+        yield configuration.places.finding(fault("NF526", driver=driver))
 
 
 def _isolated_cpus(
@@ -308,13 +226,10 @@ def _isolated_cpus(
     # kubernetes/kubernetes#87862: the kernel balances no load on isolated CPUs.
     shared = topology.isolated - (cpu.reserved if cpu else frozenset())
     if shared:
-        yield configuration.places.finding(
-            "NF523",
-            f"the kernel isolates {cpus_named(shared)} (isolcpus, or a cpuset partition) and "
-            "moves no process between them: containers without exclusive CPUs stay where they started",
-            "take isolcpus off the kernel's command line, or run only pods with exclusive CPUs here",
-            "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "cpuManagerPolicy",
+        field = (
+            "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "cpuManagerPolicy"
         )
+        yield configuration.places.finding(fault("NF523", field=field, cpus=cpus_named(shared)))
 
 
 def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersion) -> _Findings:
@@ -326,15 +241,12 @@ def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersio
     ]
     if not lost:
         return
-    consequence = "these thresholds are off"
+    consequence = ""
     if "memory.available" in lost:
-        consequence += ": without memory.available the kernel's OOM killer comes before any eviction"
+        consequence = ": without memory.available the kernel's OOM killer comes before any eviction"
     merge = " or set mergeDefaultEvictionSettings: true" if version.rules_minor >= 33 else ""
     yield configuration.places.finding(
-        "NF507",
-        f"an evictionHard map replaces all defaults; it leaves out {', '.join(lost)}, and {consequence}",
-        f"add them{merge}",
-        "evictionHard",
+        fault("NF507", lost=", ".join(lost), consequence=consequence, merge=merge)
     )
 
 
@@ -349,12 +261,7 @@ def _overriding_flags(configuration: Configuration) -> _Findings:
         value = configuration.flags.settings[field]
         in_files = [_at(settings, field) for settings in files]
         if any(setting is not None and setting != value for setting in in_files):
-            yield finding_of(
-                "NF509",
-                f"the flag {flag} overrides {field} of the files: the kubelet runs with {_shown(value)}",
-                f"remove the flag (in the unit or its environment file), or {field} from the files",
-                path=flag,
-            )
+            yield fault("NF509", flag=flag, field=field, value=_shown(value)).finding()
 
 
 def _at(settings: Mapping[str, Any], field: str) -> Any:
@@ -376,53 +283,26 @@ def _overwritten_reservation(configuration: Configuration) -> _Findings:
         return
     for field in ("kubeReserved", "systemReserved"):
         if "cpu" in (settings.get(field) or {}):
-            yield configuration.places.finding(
-                "NF515",
-                f"reservedSystemCPUs overwrites {field}.cpu: its size is what is kept back",
-                f"remove cpu from {field}",
-                f"{field}.cpu",
-            )
+            yield configuration.places.finding(fault("NF515", field=field))
 
 
 def _options_without_policy(configuration: Configuration) -> _Findings:
     settings, places = configuration.settings, configuration.places
     policy = settings["topologyManagerPolicy"]
     if policy == "none" and settings.get("topologyManagerPolicyOptions"):
-        yield places.finding(
-            "NF511",
-            "topologyManagerPolicyOptions are not even read while topologyManagerPolicy is none",
-            "set topologyManagerPolicy, or remove the options",
-            "topologyManagerPolicyOptions",
-        )
+        yield places.finding(fault("NF511"))
     if settings["memoryManagerPolicy"] == "None" and settings.get("reservedMemory"):
-        yield places.finding(
-            "NF512",
-            "reservedMemory has no effect while memoryManagerPolicy is None",
-            "set memoryManagerPolicy: Static, or remove reservedMemory",
-            "reservedMemory",
-        )
+        yield places.finding(fault("NF512"))
     no_hints = settings["cpuManagerPolicy"] == "none" and settings["memoryManagerPolicy"] == "None"
     if policy != "none" and no_hints:
-        yield places.finding(
-            "NF513",
-            f"topologyManagerPolicy {policy} aligns devices only: the CPU and memory managers give no hints",
-            "set cpuManagerPolicy: static, and memoryManagerPolicy: Static where memory matters",
-            "topologyManagerPolicy",
-        )
+        yield places.finding(fault("NF513", policy=policy))
 
 
 def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup) -> list[Finding]:
     path = "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "kubeReserved.cpu"
     free = topology.online - cpu.reserved
     if not free:
-        return [
-            configuration.places.finding(
-                "NF503",
-                "every CPU is reserved: the kubelet starts, and no container can get exclusive CPUs",
-                "reserve fewer CPUs: whole cores on each NUMA node",
-                path,
-            )
-        ]
+        return [configuration.places.finding(fault("NF503", path=path))]
     return [
         *_uneven_threads(configuration, topology, cpu, path),
         *_partial_cores(configuration, topology, cpu, path),
@@ -442,23 +322,12 @@ def _uneven_threads(
         return
     if cpu.options.get(FULL_PCPUS_ONLY):
         per_core = sum(len(core.cpus) for core in kubelet_cores) // len(kubelet_cores)
-        yield configuration.places.finding(
-            "NF525",
-            f"cores have {' or '.join(map(str, sorted(sizes)))} threads, and the kubelet counts {per_core} "
-            f"for each: {FULL_PCPUS_ONLY} admits containers to parts of cores",
-            "do not rely on whole cores here: switch SMT off, or give such pods an even number of CPUs",
-            f"cpuManagerPolicyOptions.{FULL_PCPUS_ONLY}",
-        )
+        shown = " or ".join(map(str, sorted(sizes)))
+        yield configuration.places.finding(fault("NF525", sizes=shown, per_core=per_core))
     if not at_risk:
         return
     handed_out = frozenset[int]().union(*(core.cpus & cpu.reserved for core in at_risk))
-    yield configuration.places.finding(
-        "NF505",
-        "cores have different numbers of threads online, so the kubelet takes a half-reserved core for a "
-        f"free one and hands out the reserved {cpus_named(handed_out)}",
-        "reserve whole cores, or bring all threads online",
-        path,
-    )
+    yield configuration.places.finding(fault("NF505", path=path, cpus=cpus_named(handed_out)))
 
 
 def _partial_cores(
@@ -468,19 +337,15 @@ def _partial_cores(
     if not partial:
         return
     siblings = frozenset[int]().union(*(core.cpus - cpu.reserved for core in partial))
-    if cpu.options.get(FULL_PCPUS_ONLY):
-        consequence = (
-            f"{FULL_PCPUS_ONLY} counts the other threads, {cpus_named(siblings)}, as taken, and the kubelet "
-            "still hands them out, one by one, beside the system's work"
-        )
-    else:
-        consequence = f"containers on {cpus_named(siblings)} share a core with the system"
-    with_siblings = cpu.reserved | siblings
     yield configuration.places.finding(
-        "NF506",
-        f"{counted(len(partial), 'core is', 'cores are')} reserved in part: {consequence}",
-        f'reserve whole cores: reservedSystemCPUs: "{format_cpulist(with_siblings)}"',
-        path,
+        fault(
+            "NF506",
+            FULL_PCPUS_ONLY if cpu.options.get(FULL_PCPUS_ONLY) else "main",
+            path=path,
+            cores=counted(len(partial), "core is", "cores are"),
+            siblings=cpus_named(siblings),
+            whole=format_cpulist(cpu.reserved | siblings),
+        )
     )
 
 
@@ -494,13 +359,8 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
         gpus = sum(gpu.numa_node == node.id for gpu in topology.gpus)
         free_cpus = node.cpus & free
         if node.cpus and len(free_cpus) < gpus * threads:
-            yield configuration.places.finding(
-                "NF508",
-                f"NUMA node {node.id} has {counted(gpus, 'GPU')} and {counted(len(free_cpus), 'CPU')} left "
-                "for pods: not a core for each GPU",
-                "reserve CPUs on another NUMA node, or fewer of them",
-                path,
-            )
+            counts = {"gpus": counted(gpus, "GPU"), "cpus": counted(len(free_cpus), "CPU")}
+            yield configuration.places.finding(fault("NF508", path=path, node=node.id, **counts))
 
 
 def _oversized_reservations(configuration: Configuration, memory: MemoryManagerSetup) -> _Findings:
@@ -508,16 +368,9 @@ def _oversized_reservations(configuration: Configuration, memory: MemoryManagerS
         table = tables["memory"]
         pages = sum(size.total for name, size in tables.items() if name != "memory")
         if table.total and table.system_reserved and table.system_reserved + pages > table.total:
-            reserved = Quantity.of_bytes(table.system_reserved)
-            yield configuration.places.finding(
-                "NF504",
-                f"NUMA node {node} has {Quantity.of_bytes(table.total)} of memory, "
-                f"{Quantity.of_bytes(pages)} of it in hugepages, and reservedMemory takes {reserved}: what "
-                "is left wraps around to a huge number, and the kubelet admits pods that the node "
-                "cannot hold",
-                "spread reservedMemory over the NUMA nodes",
-                "reservedMemory",
-            )
+            sizes = {"total": table.total, "pages": pages, "reserved": table.system_reserved}
+            shown = {name: Quantity.of_bytes(size) for name, size in sizes.items()}
+            yield configuration.places.finding(fault("NF504", node=node, **shown))
 
 
 def _single_numa_node(
@@ -534,12 +387,7 @@ def _single_numa_node(
     if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, so it never causes a refusal
         largest += f" or {gpus} of the {len(near)} GPUs"
     scope = configuration.settings["topologyManagerScope"]
-    yield configuration.places.finding(
-        "NF510",
-        f"single-numa-node refuses every {scope} that needs more than one NUMA node has: at most {largest}",
-        "use topologyManagerPolicy: best-effort where larger shapes must run",
-        "topologyManagerPolicy",
-    )
+    yield configuration.places.finding(fault("NF510", scope=scope, largest=largest))
 
 
 def _many_hints(configuration: Configuration, topology: NodeTopology, version: KubeletVersion) -> _Findings:
@@ -555,9 +403,8 @@ def _many_hints(configuration: Configuration, topology: NodeTopology, version: K
     if not work.slow:
         return
     consequence = "no pod is admitted in time" if work.hopeless else "every pod waits for it"
+    field = "memoryManagerPolicy" if MEMORY_MANAGER in work.numa_nodes else "topologyManagerPolicy"
+    remedies = work.remedies(topology)
     yield configuration.places.finding(
-        "NF516",
-        f"{work}: {consequence}",
-        work.remedies(topology),
-        "memoryManagerPolicy" if MEMORY_MANAGER in work.numa_nodes else "topologyManagerPolicy",
+        fault("NF516", field=field, work=work, consequence=consequence, remedies=remedies)
     )

@@ -5,9 +5,10 @@ validation_reserved_memory.go), and the logging and tracing validation of k8s.io
 kubelet walks a map in random order, the order here is by name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from numaforge.kubelet.findings import Fault
 from numaforge.kubelet.startup.validation.images import (
     image_age_gate,
     image_ages,
@@ -17,13 +18,7 @@ from numaforge.kubelet.startup.validation.images import (
     parallel_pulls,
 )
 from numaforge.kubelet.startup.validation.lifecycle import crash_loop, shutdown, shutdown_by_priority
-from numaforge.kubelet.startup.validation.logs import (
-    FIRST_MINOR_CHECKING_FLUSHES,
-    container_logs,
-    log_query,
-    logging,
-    pod_logs,
-)
+from numaforge.kubelet.startup.validation.logs import container_logs, log_query, logging, pod_logs
 from numaforge.kubelet.startup.validation.memory import (
     memory_reservation_policy,
     memory_throttling,
@@ -33,42 +28,32 @@ from numaforge.kubelet.startup.validation.memory import (
 from numaforge.kubelet.startup.validation.node import (
     default_sysctls,
     gate_dependencies,
-    host,
-    lease,
-    run_once,
-    taints,
-    topology_policy,
-    topology_scope,
-)
-from numaforge.kubelet.startup.validation.numbers import between, not_negative
-from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals
-from numaforge.kubelet.startup.validation.reservations import (
-    cfs_quota_period,
-    enforcement_needs_qos_cgroups,
-    enforcements,
-    reserved_cpus,
-    system_cgroups,
-)
-from numaforge.kubelet.startup.validation.serving import (
-    hairpin,
     healthz_port,
     hidden_metrics,
-    read_only_port,
-    runtime_endpoint,
-    server_tls,
+    host,
+    taints,
 )
+from numaforge.kubelet.startup.validation.refusals import (
+    Check,
+    CompleteConfig,
+    between,
+    not_negative,
+    one_of,
+    refused_if,
+)
+from numaforge.kubelet.startup.validation.reservations import cfs_quota_period, enforcements, reserved_cpus
 from numaforge.kubelet.startup.validation.tracing import tracing
+from numaforge.kubelet_minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.kubelet_minors.versions import KubeletVersion
-
-__all__ = ["FIRST_MINOR_CHECKING_FLUSHES", "InvalidSetting", "validate", "validate_logging"]
 
 
 def validate(
     settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool], *, cgroup_version: int
-) -> tuple[InvalidSetting, ...]:
+) -> tuple[Fault, ...]:
     """Return the settings that this kubelet's validation rejects, in its order.
 
     `settings` is the complete configuration, `gates` the feature gates in force, `cgroup_version` the host's.
+    The evidence is the kubelet's message.
     """
     config = CompleteConfig(settings, version, gates, cgroup_version)
     return tuple(refusal for check in _CHECKS for refusal in check(config))
@@ -76,16 +61,25 @@ def validate(
 
 def validate_logging(
     settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool]
-) -> tuple[InvalidSetting, ...]:
+) -> tuple[Fault, ...]:
     """Return what the logging set-up rejects before the whole configuration is validated."""
     return tuple(logging(CompleteConfig(settings, version, gates, 2)))
 
 
-_CHECKS: tuple[Callable[[CompleteConfig], Refusals], ...] = (
+def _enforces_without_cgroups(config: CompleteConfig) -> bool:
+    enforced = bool(config.items("enforceNodeAllocatable"))
+    return config.minor <= 30 and enforced and not config.flag("cgroupsPerQOS")
+
+
+def _bootstraps_without_gate(config: CompleteConfig) -> bool:
+    return config.flag("serverTLSBootstrap") and not config.gate("RotateKubeletServerCertificate")
+
+
+_CHECKS: tuple[Check, ...] = (
     gate_dependencies,
-    lease,
-    enforcement_needs_qos_cgroups,
-    system_cgroups,
+    refused_if("NF110", "lease", lambda config: config.number("nodeLeaseDurationSeconds") <= 0),
+    refused_if("NF112", "unsupported", _enforces_without_cgroups),
+    refused_if("NF116", "system cgroups", lambda c: c.text("systemCgroups") and not c.text("cgroupRoot")),
     not_negative("eventBurst", "--event-burst"),
     not_negative("eventRecordQPS", "--event-qps"),
     healthz_port,
@@ -104,21 +98,21 @@ _CHECKS: tuple[Callable[[CompleteConfig], Refusals], ...] = (
     between("oomScoreAdj", "--oom-score-adj", -1000, 1000),
     not_negative("podsPerCore", "--pods-per-core"),
     between("port", "--port", 1, 65535),
-    read_only_port,
+    between("readOnlyPort", "--read-only-port", 0, 65535),
     not_negative("registryBurst", "--registry-burst"),
     not_negative("registryPullQPS", "--registry-qps"),
     parallel_pulls,
-    server_tls,
-    run_once,
+    refused_if("NF115", "server TLS", _bootstraps_without_gate),
+    refused_if("NF111", "run once", lambda config: config.minor >= 32 and config.flag("runOnce")),
     taints,
-    topology_policy,
-    topology_scope,
+    one_of("topologyManagerPolicy", TOPOLOGY_MANAGER_POLICIES),
+    one_of("topologyManagerScope", TOPOLOGY_MANAGER_SCOPES),
     shutdown,
     shutdown_by_priority,
     swap,
     crash_loop,
     enforcements,
-    hairpin,
+    one_of("hairpinMode", ("none", "hairpin-veth", "promiscuous-bridge")),
     image_credentials,
     reserved_cpus,
     reserved_memory,
@@ -128,7 +122,7 @@ _CHECKS: tuple[Callable[[CompleteConfig], Refusals], ...] = (
     tracing,
     memory_throttling,
     memory_reservation_policy,
-    runtime_endpoint,
+    refused_if("NF111", "runtime endpoint", lambda config: not config.text("containerRuntimeEndpoint")),
     log_query,
     container_logs,
     pod_logs,

@@ -2,10 +2,10 @@
 
 import re
 
-from numaforge.kubelet.startup.validation.numbers import between
-from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
-from numaforge.kubelet_minors.values.durations import Duration
+from numaforge.kubelet.startup.validation.refusals import CompleteConfig, Refusals, between, invalid
 from numaforge.kubelet_minors.values.gotext import quoted
+
+_PULL_POLICIES = ("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
 
 
 def image_thresholds(config: CompleteConfig) -> Refusals:
@@ -13,27 +13,15 @@ def image_thresholds(config: CompleteConfig) -> Refusals:
     yield from between(high, "--image-gc-high-threshold", 0, 100)(config)
     yield from between(low, "--image-gc-low-threshold", 0, 100)(config)
     if config.number(low) >= config.number(high):
-        yield invalid(
-            "NF116",
-            low,
-            f"{low} (--image-gc-low-threshold) {config.number(low)} must be less than {high} "
-            f"(--image-gc-high-threshold) {config.number(high)}",
-            "leave the low threshold below the high one (80 and 85 by default)",
-        )
+        yield invalid("NF116", "image thresholds", low=config.number(low), high=config.number(high))
 
 
 def image_age_gate(config: CompleteConfig) -> Refusals:
     if config.minor < 29:
         return
-    oldest = config.duration("imageMaximumGCAge")
-    if oldest.nanoseconds and not config.gate("ImageMaximumGCAge"):
+    if config.duration("imageMaximumGCAge").nanoseconds and not config.gate("ImageMaximumGCAge"):
         name = "ImageMaximumGCAge" if config.minor == 29 else "imageMaximumGCAge"
-        yield invalid(
-            "NF115",
-            "imageMaximumGCAge",
-            f"ImageMaximumGCAge feature gate is required for Kubelet configuration option {name}",
-            "enable the feature gate ImageMaximumGCAge, or leave the setting out",
-        )
+        yield invalid("NF115", "image age", name=name)
 
 
 def image_ages(config: CompleteConfig) -> Refusals:
@@ -41,31 +29,16 @@ def image_ages(config: CompleteConfig) -> Refusals:
         return
     oldest, youngest = config.duration("imageMaximumGCAge"), config.duration("imageMinimumGCAge")
     if config.minor >= 36 and youngest.nanoseconds < 0:
-        yield _not_negative_duration("imageMinimumGCAge", youngest)
+        yield invalid("NF110", "negative duration", name="imageMinimumGCAge", value=youngest)
     if oldest.nanoseconds < 0:
-        yield _not_negative_duration("imageMaximumGCAge", oldest)
+        yield invalid("NF110", "negative duration", name="imageMaximumGCAge", value=oldest)
     if 0 < oldest.nanoseconds <= youngest.nanoseconds:
-        yield invalid(
-            "NF116",
-            "imageMaximumGCAge",
-            f"imageMaximumGCAge {oldest} must be greater than imageMinimumGCAge {youngest}",
-            "raise imageMaximumGCAge above imageMinimumGCAge (2m by default)",
-        )
-
-
-def _not_negative_duration(name: str, value: Duration) -> InvalidSetting:
-    return invalid("NF110", name, f"{name} {value} must not be negative", f"set {name} to 0s or more")
+        yield invalid("NF116", "image ages", oldest=oldest, youngest=youngest)
 
 
 def max_images(config: CompleteConfig) -> Refusals:
-    value = config.number("nodeStatusMaxImages")
-    if value < -1:
-        yield invalid(
-            "NF110",
-            "nodeStatusMaxImages",
-            f"nodeStatusMaxImages (--node-status-max-images) {value} must be -1 or greater",
-            "set -1 for no limit, or a limit from 0",
-        )
+    if (value := config.number("nodeStatusMaxImages")) < -1:
+        yield invalid("NF110", "images", value=value)
 
 
 def parallel_pulls(config: CompleteConfig) -> Refusals:
@@ -73,72 +46,29 @@ def parallel_pulls(config: CompleteConfig) -> Refusals:
     if pulls is None:
         return
     if pulls < 1:
-        yield invalid(
-            "NF110",
-            "maxParallelImagePulls",
-            f"maxParallelImagePulls {pulls} must be a positive number",
-            "set 1 or more, or leave it out",
-        )
+        yield invalid("NF110", "parallel pulls", pulls=pulls)
     if config.flag("serializeImagePulls") and pulls > 1:
-        yield invalid(
-            "NF116",
-            "maxParallelImagePulls",
-            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls "
-            "(--serialize-image-pulls) is set to false",
-            "set serializeImagePulls: false",
-        )
-
-
-_PULL_POLICIES = ("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
+        yield invalid("NF116", "parallel pulls")
 
 
 def image_credentials(config: CompleteConfig) -> Refusals:
     if config.minor < 33:
         return
     field, allowed = "imagePullCredentialsVerificationPolicy", "preloadedImagesVerificationAllowlist"
-    policy = config.text(field)
+    policy, patterns = config.text(field), config.items(allowed)
     if not config.gate("KubeletEnsureSecretPulledImages"):
         for name in (field, allowed):
             if config.settings.get(name):
-                yield invalid(
-                    "NF115",
-                    name,
-                    f"`{name}` must not be set if KubeletEnsureSecretPulledImages feature gate is not "
-                    "enabled",
-                    "enable the feature gate KubeletEnsureSecretPulledImages, or remove the setting",
-                )
+                yield invalid("NF115", "pulled images", name=name)
         return
     if policy not in _PULL_POLICIES:
-        first, second, third, fourth = (f'"{policy}"' for policy in _PULL_POLICIES)
-        yield invalid(
-            "NF111",
-            field,
-            f"option {quoted(policy)} specified for {field}. Valid options are {first}, {second}, {third} or "
-            f"{fourth}",
-            f"use one of {', '.join(_PULL_POLICIES)}",
-        )
-    if config.items(allowed) and policy != "NeverVerifyAllowlistedImages":
-        yield invalid(
-            "NF116",
-            allowed,
-            f"can't set `{allowed}` if `imagePullCredentialsVertificationPolicy` is not "
-            '"NeverVerifyAllowlistedImages"',
-            f"set {field}: NeverVerifyAllowlistedImages, or remove the list",
-        )
+        yield invalid("NF111", "pull policy", policy=quoted(policy))
+    if patterns and policy != "NeverVerifyAllowlistedImages":
+        yield invalid("NF116", "allowlist")
         return
-    complaint = _first_complaint(config.items(allowed), config.minor)
-    if complaint:
-        yield invalid(
-            "NF111",
-            allowed,
-            f"invalid image pattern in `{allowed}`: {complaint}",
-            "name images without tag, or everything below a path: registry.example/team/*",
-        )
-
-
-def _first_complaint(patterns: list[str], minor: int) -> str | None:
-    complaints = (pattern_complaint(pattern, minor) for pattern in patterns)
-    return next(filter(None, complaints), None)
+    complaints = (pattern_complaint(pattern, config.minor) for pattern in patterns)
+    if complaint := next(filter(None, complaints), None):
+        yield invalid("NF111", "image pattern", complaint=complaint)
 
 
 _WILDCARD = "/*"

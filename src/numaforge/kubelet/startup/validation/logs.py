@@ -1,16 +1,12 @@
 """Validation of the kubelet's own log and of container logs."""
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.kubelet.startup.validation.refusals import (
-    SECOND,
-    CompleteConfig,
-    InvalidSetting,
-    Refusals,
-    invalid,
-)
+from numaforge.kubelet.findings import Fault, fault
+from numaforge.kubelet.startup.validation.refusals import SECOND, CompleteConfig, Refusals, invalid
 from numaforge.kubelet_minors.fields import WrittenAsNumber
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gotext import quoted
@@ -18,8 +14,6 @@ from numaforge.lib.quantity import Quantity
 
 FIRST_MINOR_CHECKING_FLUSHES = 35
 """Earlier kubelets accept any logging.flushFrequency, and panic when flushing starts."""
-
-
 _LARGEST_VERBOSITY = 2**31 - 1
 
 
@@ -69,11 +63,8 @@ def _log_options(config: CompleteConfig, options: Mapping[str, Any]) -> Refusals
             yield _field_error(f"options.{kind}.infoBufferSize", forbidden)
 
 
-def _field_error(field: str, text: str) -> InvalidSetting:
-    path = f"logging.{field}"
-    return InvalidSetting(
-        "NF118", path, f"{path}: {text}", "leave the logging settings at their defaults, or correct them"
-    )
+def _field_error(field: str, complaint: str) -> Fault:
+    return fault("NF118", field=field, complaint=complaint)
 
 
 def log_query(config: CompleteConfig) -> Refusals:
@@ -81,66 +72,33 @@ def log_query(config: CompleteConfig) -> Refusals:
         return
     if not config.gate("NodeLogQuery"):
         option = "enableSystemLogQuery" if config.minor >= 35 else "enableSystemLogHandler"
-        yield invalid(
-            "NF115",
-            "enableSystemLogQuery",
-            f"NodeLogQuery feature gate is required for {option}",
-            "enable the feature gate NodeLogQuery, or remove enableSystemLogQuery",
-        )
+        yield invalid("NF115", "log query", option=option)
     if not config.flag("enableSystemLogHandler"):
-        yield invalid(
-            "NF116",
-            "enableSystemLogQuery",
-            "enableSystemLogHandler is required for enableSystemLogQuery",
-            "set enableSystemLogHandler: true",
-        )
+        yield invalid("NF116", "log query")
 
 
 def container_logs(config: CompleteConfig) -> Refusals:
     if config.minor < 30:
         return
     if config.number("containerLogMaxWorkers") < 1:
-        yield invalid(
-            "NF110",
-            "containerLogMaxWorkers",
-            "containerLogMaxWorkers must be greater than or equal to 1",
-            "set 1 or more",
-        )
+        yield invalid("NF110", "log workers")
     if config.duration("containerLogMonitorInterval").nanoseconds < 3 * SECOND:
-        yield invalid(
-            "NF110",
-            "containerLogMonitorInterval",
-            "containerLogMonitorInterval must be a positive time duration greater than or equal to 3s",
-            "set 3s or more",
-        )
+        yield invalid("NF110", "log interval")
     if config.minor >= 33 and config.number("containerLogMaxFiles") <= 1:
-        yield invalid(
-            "NF110",
-            "containerLogMaxFiles",
-            "containerLogMaxFiles must be greater than 1",
-            "set 2 or more",
-        )
+        yield invalid("NF110", "log files")
 
 
 def pod_logs(config: CompleteConfig) -> Refusals:
     if config.minor < 30:
         return
     path = config.text("podLogsDir")
-    remedy = "set an absolute path in its shortest form, for example /var/log/pods"
-    complaints = []
-    if not path:
-        complaints.append("podLogsDir was not specified")
-    if not path.startswith("/"):
-        complaints.append(f"pod logs path {quoted(path)} must be absolute path")
-    if path != _cleaned(path):
-        complaints.append(f"pod logs path {quoted(path)} must be normalized")
-    if not path.isascii():
-        complaints.append(f"pod logs path {quoted(path)} mut contains ASCII characters only")
-    for complaint in complaints:
-        yield invalid("NF111", "podLogsDir", complaint, remedy)
-
-
-def _cleaned(path: str) -> str:
-    cleaned = posixpath.normpath(path)
     # POSIX keeps two leading slashes, Go's filepath.Clean does not.
-    return cleaned[1:] if cleaned.startswith("//") else cleaned
+    cleaned = re.sub(r"^//", "/", posixpath.normpath(path))
+    complaints = {
+        "podLogsDir was not specified": not path,
+        f"pod logs path {quoted(path)} must be absolute path": not path.startswith("/"),
+        f"pod logs path {quoted(path)} must be normalized": path != cleaned,
+        f"pod logs path {quoted(path)} mut contains ASCII characters only": not path.isascii(),
+    }
+    for complaint in (complaint for complaint, applies in complaints.items() if applies):
+        yield invalid("NF111", "pod logs", complaint=complaint)

@@ -1,22 +1,15 @@
-"""A complete configuration, and the validation errors in it."""
+"""A complete configuration, the validation errors in it, and the checks of single fields."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from numaforge.kubelet.config.gates import enabled
+from numaforge.kubelet.findings import Fault, fault
 from numaforge.kubelet_minors.values.durations import Duration, parse_duration
+from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.versions import KubeletVersion
 
 SECOND = 10**9
-
-
-class InvalidSetting(NamedTuple):
-    """One validation error: the finding's rule, the field (dotted), the kubelet's message, and a remedy."""
-
-    rule: str
-    path: str
-    text: str
-    remedy: str
 
 
 class CompleteConfig:
@@ -27,12 +20,9 @@ class CompleteConfig:
     ) -> None:
         self.settings = settings
         self.version = version
+        self.minor = version.rules_minor
         self.gates = gates
         self.cgroup_version = cgroup
-
-    @property
-    def minor(self) -> int:
-        return self.version.rules_minor
 
     def gate(self, name: str) -> bool:
         return enabled(self.version, self.gates, name)
@@ -56,8 +46,43 @@ class CompleteConfig:
         return parse_duration(self.settings.get(name) or "0s")
 
 
-Refusals = Iterator[InvalidSetting]
+Refusals = Iterator[Fault]
+Check = Callable[[CompleteConfig], Refusals]
 
 
-def invalid(rule: str, path: str, text: str, remedy: str) -> InvalidSetting:
-    return InvalidSetting(rule, path, f"invalid configuration: {text}", remedy)
+def invalid(rule: str, name: str = "main", /, **values: object) -> Fault:
+    """Return a fault whose evidence is the kubelet's whole message."""
+    refused = fault(rule, name, **values)
+    return refused._replace(evidence=f"invalid configuration: {refused.evidence}")
+
+
+def refused_if(rule: str, name: str, is_refused: Callable[[CompleteConfig], object]) -> Check:
+    def check(config: CompleteConfig) -> Refusals:
+        if is_refused(config):
+            yield invalid(rule, name)
+
+    return check
+
+
+def not_negative(field: str, flag: str) -> Check:
+    def check(config: CompleteConfig) -> Refusals:
+        if (value := config.number(field)) < 0:
+            yield invalid("NF110", "not negative", field=field, flag=flag, value=value)
+
+    return check
+
+
+def between(field: str, flag: str, low: int, high: int) -> Check:
+    def check(config: CompleteConfig) -> Refusals:
+        if not low <= (value := config.number(field)) <= high:
+            yield invalid("NF110", "between", field=field, flag=flag, value=value, low=low, high=high)
+
+    return check
+
+
+def one_of(field: str, accepted: Collection[str]) -> Check:
+    def check(config: CompleteConfig) -> Refusals:
+        if (value := config.text(field)) not in accepted:
+            yield invalid("NF111", field, value=quoted(value))
+
+    return check

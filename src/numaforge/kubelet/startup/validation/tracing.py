@@ -2,15 +2,12 @@
 
 import re
 
-from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
+from numaforge.kubelet.findings import fault
+from numaforge.kubelet.startup.validation.refusals import CompleteConfig, Refusals, invalid
 from numaforge.kubelet_minors.values.gotext import quoted
 
 _LARGEST_SAMPLING_RATE = 1_000_000
-
-
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-
-
 _REFUSED_IN_HOST = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}|[ \\^`{}|]")
 
 
@@ -19,12 +16,7 @@ def tracing(config: CompleteConfig) -> Refusals:
     if tracing is None:
         return
     if config.minor <= 33 and not config.gate("KubeletTracing"):
-        yield invalid(
-            "NF115",
-            "tracing",
-            "tracing should not be configured if KubeletTracing feature flag is disabled.",
-            "enable the feature gate KubeletTracing, or remove tracing",
-        )
+        yield invalid("NF115", "tracing")
         return
     rate = tracing.get("samplingRatePerMillion", 0)
     complaint = None
@@ -33,13 +25,10 @@ def tracing(config: CompleteConfig) -> Refusals:
     elif rate > _LARGEST_SAMPLING_RATE:
         complaint = "sampling rate per million must be less than or equal to one million"
     if complaint:
-        path = "tracing.samplingRatePerMillion"
-        yield InvalidSetting("NF110", path, f"{path}: Invalid value: {rate}: {complaint}", "use 0 to 1000000")
-    if "endpoint" in tracing:
-        yield from _tracing_endpoint(tracing["endpoint"])
-
-
-def _tracing_endpoint(endpoint: str) -> Refusals:
+        yield fault("NF110", "sampling rate", rate=rate, complaint=complaint)
+    if "endpoint" not in tracing:
+        return
+    endpoint = tracing["endpoint"]
     url = endpoint if "//" in endpoint else f"dns://{endpoint}"
     complaint = _url_error(url)
     scheme = url.partition(":")[0].lower()
@@ -49,12 +38,7 @@ def _tracing_endpoint(endpoint: str) -> Refusals:
             "See https://github.com/grpc/grpc/blob/master/doc/naming.md"
         )
     if complaint:
-        yield InvalidSetting(
-            "NF111",
-            "tracing.endpoint",
-            f"tracing.endpoint: Invalid value: {quoted(url)}: {complaint}",
-            "write host:port",
-        )
+        yield fault("NF111", "tracing endpoint", url=quoted(url), complaint=complaint)
 
 
 def _url_error(url: str) -> str | None:
