@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.candidates import Candidate, emptied, reconfigured
-from numaforge.cluster.explain.claims import ClaimSpec, PodClaim
+from numaforge.cluster.explain.claims import ClaimSpec, DeviceWish, PodClaim
 from numaforge.cluster.explain.placement import Placement, place
 from numaforge.cluster.explain.placing import cordon_aside, shown_taint
 from numaforge.cluster.explain.workload import GangPod, Unit, Workload
@@ -40,6 +40,9 @@ _MOST_UNLIKE = 4
 """On how many unlike nodes a change to one pod is tried."""
 _MOST_LEAVING = 64
 _MEMORY_STEPS = 16
+
+_Change = Callable[[Candidate], dict[str, Any] | None]
+_NodeChange = tuple[str, _Change]
 
 
 class Remedy(NamedTuple):
@@ -174,16 +177,11 @@ class _Trial:
     def _elsewhere(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with one more toleration, or without a selector, its affinity or its nodeName."""
         placing = self.about.placing
-        for node in self.nodes:
-            for taint in cordon_aside(node.taints):
-                if not placing.tolerates(taint):
-                    toleration = {
-                        "operator": "Exists",
-                        "key": taint.get("key"),
-                        "effect": taint.get("effect"),
-                    }
-                    wider = replace(placing, tolerations=(*placing.tolerations, toleration))
-                    yield f"tolerate the taint {shown_taint(taint)}", replace(self.about, placing=wider)
+        for taint in (taint for node in self.nodes for taint in cordon_aside(node.taints)):
+            if not placing.tolerates(taint):
+                toleration = {"operator": "Exists", "key": taint.get("key"), "effect": taint.get("effect")}
+                wider = replace(placing, tolerations=(*placing.tolerations, toleration))
+                yield f"tolerate the taint {shown_taint(taint)}", replace(self.about, placing=wider)
         for key in placing.selector:
             rest = {name: value for name, value in placing.selector.items() if name != key}
             wider = replace(placing, selector=rest)
@@ -208,56 +206,52 @@ class _Trial:
                     changed = replace(container, requests=requests, limits=limits)
                     containers = (changed if c is container else c for c in self.about.pod.containers)
                     pod = replace(self.about.pod, containers=tuple(containers))
-                    yield f"{_amount_words(name, amount)} instead of {resource}", self._changed(pod)
+                    change = f"{_amount_words(name, amount)} instead of {resource}"
+                    yield change, replace(self.about, pod=pod)
 
     def _fewer_claimed(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with fewer devices in one request of a claim."""
-        for claim, spec in self._claimed():
-            for request, ways in spec.requests:
-                if len(ways) > 1 or ways[0].takes_all:
-                    continue
-                asked_count = ways[0].count
-                for count in range(asked_count - 1, 0, -1):
-                    changed = replace(claim, counts=((request, count),))
-                    less = f"{count} instead of {asked_count}"
-                    yield (
-                        f"{less} in the request {request} of its claim {claim.name}",
-                        self._with_claim(claim, changed),
-                    )
+        for claim, request, wish in self._requests():
+            for count in range(wish.count - 1, 0, -1) if not wish.takes_all else ():
+                change = f"{count} instead of {wish.count} in the request {request} of its claim {claim.name}"
+                yield change, self._with_claim(claim, counts=((request, count),))
 
     def _smaller_shares(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with less of a capacity of each device in one request of a claim."""
-        for claim, spec in self._claimed():
-            for request, ways in spec.requests:
-                if len(ways) > 1:
-                    continue
-                for name, asked_amount in ways[0].capacity.items():
-                    grain = max(1, int(asked_amount) // self._most_trials())
-                    for amount in range(int(ceil(asked_amount) - 1) // grain * grain, 0, -grain):
-                        changed = replace(claim, capacity=((request, name, Fraction(amount)),))
-                        less = f"{format_amount(Fraction(amount))} instead of {format_amount(asked_amount)}"
-                        where = f"in the request {request} of its claim {claim.name}"
-                        yield f"{less} {name} of each device {where}", self._with_claim(claim, changed)
+        for claim, request, wish in self._requests():
+            for name, asked_amount in wish.capacity.items():
+                grain = max(1, int(asked_amount) // self._most_trials())
+                for amount in range(int(ceil(asked_amount) - 1) // grain * grain, 0, -grain):
+                    less = f"{format_amount(Fraction(amount))} instead of {format_amount(asked_amount)}"
+                    change = (
+                        f"{less} {name} of each device in the request {request} of its claim {claim.name}"
+                    )
+                    yield change, self._with_claim(claim, capacity=((request, name, Fraction(amount)),))
 
     def _unbound(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod without a claim's constraints on one attribute."""
         for claim, spec in self._claimed():
             for attribute in dict.fromkeys(constraint.attribute for constraint in spec.constraints):
-                changed = replace(claim, without=(attribute,))
                 change = f"without the constraint on {attribute} in its claim {claim.name}"
-                yield change, self._with_claim(claim, changed)
+                yield change, self._with_claim(claim, without=(attribute,))
 
     def _claimed(self) -> Iterator[tuple[PodClaim, ClaimSpec]]:
         """Yield the unallocated claims with their specs."""
         for claim in self.about.claims:
-            specs = (node.place.spec(claim) for node in self.nodes)
-            spec = next((spec_or_none for spec_or_none in specs if spec_or_none is not None), None)
-            if spec is not None:
+            if spec := next(filter(None, (node.place.spec(claim) for node in self.nodes)), None):
                 yield claim, spec
 
-    def _with_claim(self, claim: PodClaim, changed: PodClaim) -> GangPod:
-        claims = tuple(changed if pod_claim is claim else pod_claim for pod_claim in self.about.claims)
-        return replace(self.about, claims=claims)
+    def _requests(self) -> Iterator[tuple[PodClaim, str, DeviceWish]]:
+        """Yield the requests without alternatives of the unallocated claims."""
+        for claim, spec in self._claimed():
+            yield from ((claim, request, ways[0]) for request, ways in spec.requests if len(ways) == 1)
+
+    def _with_claim(self, claim: PodClaim, **changes: Any) -> GangPod:
+        claims = (
+            replace(pod_claim, **changes) if pod_claim is claim else pod_claim
+            for pod_claim in self.about.claims
+        )
+        return replace(self.about, claims=tuple(claims))
 
     def _largest(self) -> Sequence[Container]:
         """Return the container with the most CPUs, and the one with the most memory."""
@@ -272,16 +266,11 @@ class _Trial:
         most = max((node.allocatable.get(CPU, 0) // 1000 for node in self.nodes), default=0)
         if not cpus:
             return
-        if up:
-            values = list(range(ceil((cpus + 1) / step) * step, most + 1, step))
-        else:
-            values = list(range(min(cpus - 1, most) // step * step, 0, -step))
-        for value in _evenly(values, self._most_trials()):
-            pod = self.about.pod.asking(container, {CPU: Fraction(value)})
-            yield (
-                f"{counted(value, 'CPU')} instead of {cpus} in the container {container.name}",
-                self._changed(pod),
-            )
+        upward = range(ceil((cpus + 1) / step) * step, most + 1, step)
+        downward = range(min(cpus - 1, most) // step * step, 0, -step)
+        for value in _evenly(upward if up else downward, self._most_trials()):
+            change = f"{counted(value, 'CPU')} instead of {cpus} in the container {container.name}"
+            yield change, self._asking(container, {CPU: Fraction(value)})
 
     def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
         """Yield the most memory that fits, in sixteenths of the request."""
@@ -291,14 +280,12 @@ class _Trial:
             return
 
         def tried(steps: int) -> Remedy | None:
-            size = grain * steps
-            page = _page_of(resource)
-            size = size // page * page
+            size = _in_pages(resource, grain * steps)
             if not size:
                 return None
-            pod = self.about.pod.asking(container, {resource: Fraction(size)})
             change = f"{resource} of {format_bytes(size)} instead of {format_bytes(asked_bytes)}"
-            return self._proved(f"{change} in the container {container.name}", self._changed(pod))
+            member = self._asking(container, {resource: Fraction(size)})
+            return self._proved(f"{change} in the container {container.name}", member)
 
         low, high = 1, _MEMORY_STEPS - 1
         best = tried(low)
@@ -327,9 +314,8 @@ class _Trial:
                     values = {resource: Fraction(count)}
                     if in_proportion:
                         values |= self._share(container, share)
-                    pod = self.about.pod.asking(container, values)
                     changes = ", ".join(_amount_words(name, value) for name, value in values.items())
-                    yield f"{changes} in the container {container.name}", self._changed(pod)
+                    yield f"{changes} in the container {container.name}", self._asking(container, values)
 
     def _share(self, container: Container, share: Fraction) -> dict[str, Fraction]:
         """Return the CPUs, in whole cores, and the memory that go with a share of a container's devices."""
@@ -340,12 +326,11 @@ class _Trial:
             amounts[CPU] = Fraction(min(container.whole_cpus, fewer))
         for resource, size in container.requests.items():
             if resource == MEMORY or in_pages(resource):
-                page = _page_of(resource)
-                amounts[resource] = Fraction(int(size * share) // page * page)
+                amounts[resource] = Fraction(_in_pages(resource, int(size * share)))
         return amounts
 
-    def _changed(self, pod: Pod) -> GangPod:
-        return replace(self.about, pod=pod)
+    def _asking(self, container: Container, requests: Mapping[str, Fraction]) -> GangPod:
+        return replace(self.about, pod=self.about.pod.asking(container, requests))
 
     def _step(self) -> int:
         cores = [node.kubelet.node.machine.cpus.cpus_per_core for node in self.nodes if node.kubelet]
@@ -365,44 +350,33 @@ class _Trial:
         The running pods must be admitted under it, too.
         """
         kubelets = {id(node.kubelet): node.kubelet for node in self.nodes if node.kubelet}
-        if not kubelets:
-            return
         settings = [kubelet.node.settings for kubelet in kubelets.values()]
-        strictest = max(
-            TOPOLOGY_MANAGER_POLICIES.index(node_settings.topology_policy) for node_settings in settings
-        )
-        looser = [
-            (f"topologyManagerPolicy: {policy}", _setting("topologyManagerPolicy", policy))
-            for policy in reversed(TOPOLOGY_MANAGER_POLICIES[:strictest])
-        ]
-        yield from self._first_of_node(looser)
-        for scope in TOPOLOGY_MANAGER_SCOPES:
-            if strictest and any(node_settings.topology_scope != scope for node_settings in settings):
-                change = f"topologyManagerScope: {scope}"
-                yield from self._first_of_node([(change, _setting("topologyManagerScope", scope))])
-        if all(node_settings.cpu_policy == STATIC for node_settings in settings):
-            if any(node_settings.cpu_options.full_pcpus_only for node_settings in settings):
-                change = f"without {FULL_PCPUS_ONLY}"
-                yield from self._first_of_node([(change, _option(FULL_PCPUS_ONLY, on=False))])
-            if not all(node_settings.cpu_options.distribute_across_numa for node_settings in settings):
-                change = f"with {DISTRIBUTE_ACROSS_NUMA}"
-                yield from self._first_of_node([(change, _option(DISTRIBUTE_ACROSS_NUMA, on=True))])
-            yield from self._first_of_node([("a whole core reserved on each NUMA node", _core_on_each)])
-        if any(node_settings.memory_policy == "Static" for node_settings in settings):
-            settings_without = {"memoryManagerPolicy": "None", "reservedMemory": []}
-            yield from self._first_of_node([("memoryManagerPolicy: None", lambda _: settings_without)])
+        strictest = max((TOPOLOGY_MANAGER_POLICIES.index(one.topology_policy) for one in settings), default=0)
+        looser = reversed(TOPOLOGY_MANAGER_POLICIES[:strictest])
+        changes = [[_setting("topologyManagerPolicy", policy) for policy in looser]]
+        for scope in TOPOLOGY_MANAGER_SCOPES if strictest else ():
+            if any(one.topology_scope != scope for one in settings):
+                changes.append([_setting("topologyManagerScope", scope)])
+        if settings and all(one.cpu_policy == STATIC for one in settings):
+            if any(one.cpu_options.full_pcpus_only for one in settings):
+                changes.append([(f"without {FULL_PCPUS_ONLY}", _option(FULL_PCPUS_ONLY, on=False))])
+            if not all(one.cpu_options.distribute_across_numa for one in settings):
+                changes.append([(f"with {DISTRIBUTE_ACROSS_NUMA}", _option(DISTRIBUTE_ACROSS_NUMA, on=True))])
+            changes.append([("a whole core reserved on each NUMA node", _core_on_each)])
+        if any(one.memory_policy == "Static" for one in settings):
+            without: dict[str, Any] = {"memoryManagerPolicy": "None", "reservedMemory": []}
+            changes.append([("memoryManagerPolicy: None", lambda _: without)])
+        for alternatives in changes:
+            yield from self._first_of_node(alternatives)
 
-    def _first_of_node(self, changes: "Sequence[tuple[str, _Change]]") -> Iterator[Remedy]:
+    def _first_of_node(self, changes: Sequence[_NodeChange]) -> Iterator[Remedy]:
         for change, settings in changes:
             trials: dict[int, Candidate | None] = {}
             nodes: list[Candidate] = []
             for node in self.nodes:
-                if node.kubelet is None or node.scenario is None:
-                    continue
-                key = id(node.kubelet)
-                if key not in trials:
-                    trials[key] = _tried(node, settings)
-                if (like := trials[key]) is not None:
+                if id(node.kubelet) not in trials:
+                    trials[id(node.kubelet)] = _tried(node, settings)
+                if (like := trials[id(node.kubelet)]) is not None:
                     nodes.append(replace(node, kubelet=like.kubelet, allocatable=like.allocatable))
             if remedy := self._helped("node", change, place(self.workload.units, nodes)):
                 yield remedy
@@ -458,9 +432,6 @@ class _Trial:
             return
 
 
-_Change = Callable[[Candidate], dict[str, Any] | None]
-
-
 def _tried(candidate: Candidate, settings: _Change) -> Candidate | None:
     """Return a node with other settings and its pods; None where its kubelet would refuse either."""
     try:
@@ -470,8 +441,8 @@ def _tried(candidate: Candidate, settings: _Change) -> Candidate | None:
         return None
 
 
-def _setting(key: str, value: str) -> _Change:
-    return lambda _: {key: value}
+def _setting(key: str, value: str) -> _NodeChange:
+    return f"{key}: {value}", lambda _: {key: value}
 
 
 def _option(option: str, *, on: bool) -> _Change:
@@ -506,14 +477,15 @@ def _evenly(values: Sequence[int], most: int) -> Iterator[int]:
         yield values[number * (len(values) - 1) // max(1, most - 1)]
 
 
-def _page_of(resource: str) -> int:
-    """Return the size of a page in bytes: memory is tried in whole MiB."""
-    if not in_pages(resource):
-        return 2**20
-    try:
-        return max(1, parse_bytes(size_of(resource)))
-    except NumaforgeError:
-        return 1
+def _in_pages(resource: str, size: int) -> int:
+    """Return the bytes of a size in whole pages: memory is tried in whole MiB."""
+    page = 2**20
+    if in_pages(resource):
+        try:
+            page = max(1, parse_bytes(size_of(resource)))
+        except NumaforgeError:
+            return size
+    return size // page * page
 
 
 def _amount_words(resource: str, value: Fraction) -> str:

@@ -71,11 +71,12 @@ Values = Mapping[str, Any]
 
 
 class _Operand(NamedTuple):
-    """A part of the operator: the suffix of its node label, and whether a node wants it.
+    """A part of the operator: its section of the values, its node label's suffix, whether a node wants it.
 
     `runs_on` returns None where the plan leaves it open. `why` is the reason where nodes do without it.
     """
 
+    section: str
     label: str
     runs_on: Callable[[ServedNode], bool | None]
     why: str
@@ -85,11 +86,10 @@ class _Operand(NamedTuple):
         answers = {self.runs_on(node) for node in nodes}
         return True if True in answers else False if answers == {False} else None
 
-    def without(self, nodes: Sequence[ServedNode]) -> tuple[ServedNode, ...]:
-        """Return the nodes that do without it while others may have it."""
+    def switched_off(self, nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
+        """Yield the values that disable it where no node may have it."""
         if self.enabled(nodes) is False:
-            return ()
-        return tuple(node for node in nodes if self.runs_on(node) is False)
+            yield self.why, {self.section: {"enabled": False}}
 
 
 def _wants_driver(node: ServedNode) -> bool | None:
@@ -98,26 +98,26 @@ def _wants_driver(node: ServedNode) -> bool | None:
     return None if install is None else not (install.on_disk or install.library)
 
 
-def _wants_mig_manager(node: ServedNode) -> bool | None:
-    return node.plan.mig.managed_by == "gpu-operator" if node.plan.mig.gpus else None
-
-
-def _wants_device_plugin(node: ServedNode) -> bool | None:
-    return False if node.claims_gpus else None
-
-
 def _wants_host_engine(node: ServedNode) -> bool | None:
     install = node.machine.nvidia_install
     daemons = (install.daemons if install else None) or ()
     return False if any(daemon.name == _HOST_ENGINE and daemon.pod is None for daemon in daemons) else None
 
 
-DRIVER = _Operand("driver", _wants_driver, "the hosts have the driver")
-MIG_MANAGER = _Operand("mig-manager", _wants_mig_manager, "numaforge cuts the GPUs, or a DRA driver does")
-DEVICE_PLUGIN = _Operand(
-    "device-plugin", _wants_device_plugin, "a DRA driver hands out the GPUs, so no device plugin may"
+DRIVER = _Operand("driver", "driver", _wants_driver, "the hosts have the driver")
+MIG_MANAGER = _Operand(
+    "migManager",
+    "mig-manager",
+    lambda node: node.plan.mig.managed_by == "gpu-operator" if node.plan.mig.gpus else None,
+    "numaforge cuts the GPUs, or a DRA driver does",
 )
-HOST_ENGINE = _Operand("dcgm", _wants_host_engine, f"the hosts run {_HOST_ENGINE} themselves")
+DEVICE_PLUGIN = _Operand(
+    "devicePlugin",
+    "device-plugin",
+    lambda node: False if node.claims_gpus else None,
+    "a DRA driver hands out the GPUs, so no device plugin may",
+)
+HOST_ENGINE = _Operand("dcgm", "dcgm", _wants_host_engine, f"the hosts run {_HOST_ENGINE} themselves")
 _OPERANDS = (DRIVER, MIG_MANAGER, DEVICE_PLUGIN, HOST_ENGINE)
 
 
@@ -135,7 +135,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         *_mig_strategy(fleet, nodes),
         *_mig_manager(nodes),
         *_device_plugin(nodes, plugin, default),
-        *_host_engine(nodes),
+        *HOST_ENGINE.switched_off(nodes),
         *_places(fleet, nodes),
     )
     yield _values(sections)
@@ -162,10 +162,9 @@ def _values(sections: Sequence[tuple[str, Values]]) -> Written:
 
 
 def _driver(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
-    enabled = DRIVER.enabled(nodes)
-    if enabled is not None:
-        why = "hosts without a driver get it from the operator" if enabled else DRIVER.why
-        yield why, {"driver": {"enabled": enabled}}
+    yield from DRIVER.switched_off(nodes)
+    if DRIVER.enabled(nodes):
+        yield "hosts without a driver get it from the operator", {"driver": {"enabled": True}}
 
 
 def strategy_of(node: ServedNode) -> str | None:
@@ -202,19 +201,15 @@ def _mig_strategy(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[t
 
 
 def _mig_manager(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
-    enabled = MIG_MANAGER.enabled(nodes)
-    if enabled is False:
-        yield MIG_MANAGER.why, {"migManager": {"enabled": False}}
-        return
+    yield from MIG_MANAGER.switched_off(nodes)
     why = (
         "its default, all-disabled, takes the GPU instances of nodes that have no label nvidia.com/mig.config"
     )
-    config = {"default": ""}
-    if enabled is None:
-        yield why, {"migManager": {"config": config}}
-        return
-    component = {"enabled": True, "config": {"name": MIG_CONFIG, **config}}
-    yield f"it cuts GPUs where mig.managed_by is gpu-operator; {why}", {"migManager": component}
+    if MIG_MANAGER.enabled(nodes):
+        component = {"enabled": True, "config": {"name": MIG_CONFIG, "default": ""}}
+        yield f"it cuts GPUs where mig.managed_by is gpu-operator; {why}", {"migManager": component}
+    elif MIG_MANAGER.enabled(nodes) is None:
+        yield why, {"migManager": {"config": {"default": ""}}}
 
 
 def _plugin_config(
@@ -255,17 +250,11 @@ def _plugin_config(
 def _device_plugin(
     nodes: Sequence[ServedNode], manifest: Mapping[str, Any] | None, default: str | None
 ) -> Iterator[tuple[str, Values]]:
-    if DEVICE_PLUGIN.enabled(nodes) is False:
-        yield DEVICE_PLUGIN.why, {"devicePlugin": {"enabled": False}}
-    elif manifest is not None:
+    yield from DEVICE_PLUGIN.switched_off(nodes)
+    if manifest is not None:
         config = {"name": PLUGIN_CONFIG} | ({"default": default} if default else {})
         why = f"a key for each kind of node: the label {CONFIG_LABEL} of a Node chooses"
         yield why, {"devicePlugin": {"config": config}}
-
-
-def _host_engine(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
-    if HOST_ENGINE.enabled(nodes) is False:
-        yield HOST_ENGINE.why, {"dcgm": {"enabled": False}}
 
 
 def _places(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
@@ -307,10 +296,7 @@ def _note_what_is_not_said(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> N
 
 def _patches(nodes: Sequence[ServedNode]) -> Iterator[dict[str, Any]]:
     """Yield the Nodes that do without a part that others have."""
-    labels: dict[str, dict[str, str]] = {}
-    for part in _OPERANDS:
-        for node in part.without(nodes):
-            labels.setdefault(node.name, {})[f"{_DEPLOY}.{part.label}"] = "false"
+    of_some = [part for part in _OPERANDS if part.enabled(nodes) is not False]
     for node in nodes:
-        if node.name in labels:
-            yield node_patch(node, labels[node.name])
+        if labels := [f"{_DEPLOY}.{part.label}" for part in of_some if part.runs_on(node) is False]:
+            yield node_patch(node, dict.fromkeys(labels, "false"))

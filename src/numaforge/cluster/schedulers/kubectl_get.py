@@ -9,7 +9,7 @@ from typing import Any
 
 from numaforge.cluster.schedulers import gangs
 from numaforge.lib.errors import HostUnreachableError, NumaforgeError
-from numaforge.lib.given import NotJsonError, mapping, parse_json
+from numaforge.lib.given import NotJsonError, mapping, mappings, parse_json
 
 Identity = tuple[str, str, str, str]
 """API version, kind, namespace and name."""
@@ -57,20 +57,16 @@ class Kubectl:
             )
             missing = [(version, kind) for kind, version in _NOT_SERVED.findall(done.stderr)]
             if done.returncode == 0:
-                return {
-                    identity(found_object): found_object for found_object in _objects(done.stdout)
-                }, tuple(unserved)
+                live = {identity(document): document for document in _objects(done.stdout)}
+                return live, tuple(unserved)
             if not missing:
                 raise HostUnreachableError(f"kubectl cannot get the objects: {_message_of(done.stderr)}")
-            unserved += [document for document in dict.fromkeys(missing) if document not in unserved]
+            unserved += [kind for kind in dict.fromkeys(missing) if kind not in unserved]
         return {}, tuple(unserved)
 
     def listed(self, resources: str) -> tuple[Mapping[str, Any], ...]:
         """Return all objects of some resources in all namespaces, e.g. `nodes,pods`."""
-        done = self._run("get", resources, "-A", "-o", "json")
-        if done.returncode:
-            raise HostUnreachableError(f"kubectl cannot get {resources}: {_message_of(done.stderr)}")
-        return _objects(done.stdout)
+        return self._served(resources, "-A") or ()
 
     def resource_slices(self) -> tuple[Mapping[str, Any], ...] | None:
         """Return the ResourceSlices of all drivers, with their writers; None where not served."""
@@ -92,7 +88,8 @@ class Kubectl:
         for version in gangs.VERSIONS:
             done = self._run("get", "--raw", f"/apis/{gangs.GROUP}/{version}")
             if done.returncode == 0:
-                if "podgroups" in _names_served(done.stdout):
+                served = mappings(mapping(_parsed(done.stdout)).get("resources"))
+                if any(resource.get("name") == "podgroups" for resource in served):
                     return version
             elif _NOT_FOUND not in done.stderr:
                 raise HostUnreachableError(f"kubectl cannot ask for {version}: {_message_of(done.stderr)}")
@@ -100,7 +97,7 @@ class Kubectl:
 
     def _served(self, resources: str, option: str) -> tuple[Mapping[str, Any], ...] | None:
         """Return the objects of some resources; None where the cluster does not serve one of them."""
-        done = self._run("get", resources, "-o", "json", option)
+        done = self._run("get", resources, option, "-o", "json")
         if done.returncode == 0:
             return _objects(done.stdout)
         if _NO_SUCH_RESOURCE in done.stderr:
@@ -140,12 +137,6 @@ def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise NumaforgeError("holds no objects", remedy="give what `kubectl get ... -o json` prints")
     return tuple(items)
-
-
-def _names_served(text: str) -> set[str]:
-    """Return the resources of an API version, as discovery lists them."""
-    listed = mapping(_parsed(text)).get("resources")
-    return {str(mapping(resource).get("name")) for resource in listed} if isinstance(listed, list) else set()
 
 
 def _objects(text: str) -> tuple[Mapping[str, Any], ...]:

@@ -39,9 +39,7 @@ def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> It
     """Yield how slices of these nodes differ from their machines and plans."""
     for node in nodes:
         node_slices = [node_slice for node_slice in slices if _spec(node_slice).get("nodeName") == node.name]
-        yield from _cpu_deviations(
-            node, [node_slice for node_slice in node_slices if _spec(node_slice).get("driver") == CPU_DRIVER]
-        )
+        yield from _cpu_deviations(node, _of_driver(node_slices, CPU_DRIVER))
         yield from _gpus_not_offered(node, node_slices)
         for node_slice in node_slices:
             for device in _devices(node_slice):
@@ -178,16 +176,13 @@ def _gpus_not_offered(node: ServedNode, node_slices: Sequence[Slice]) -> Iterato
         driver = _spec(planned)["driver"]
         if driver not in GPU_CLASSES.values():
             continue
-        slices = [node_slice for node_slice in node_slices if _spec(node_slice).get("driver") == driver]
+        slices = _of_driver(node_slices, driver)
         addresses = [_value(device, BUS_ID) for node_slice in slices for device in _devices(node_slice)]
         names = {str(_value(device, BUS_ID)): str(device["name"]) for device in _devices(planned)}
         if not slices:
-            planned_gpus = f"{len(names)} GPUs"
-            yield Deviation(_KIND, f"of {driver} for {node.name}", "", planned_gpus, None)
+            yield Deviation(_KIND, f"of {driver} for {node.name}", "", f"{len(names)} GPUs", None)
         elif None not in addresses:
-            for address in sorted(
-                names.keys() - {str(offered_address).lower() for offered_address in addresses}
-            ):
+            for address in sorted(names.keys() - {str(offered).lower() for offered in addresses}):
                 yield _deviation(slices[0], f"spec.devices[{BUS_ID} {address}]", names[address], None)
 
 
@@ -198,16 +193,11 @@ def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, A
     for cpu_slice, device in offered:
         cpu = _value(device, _CPU_ID)
         offered_cpus.add(cpu)
-        if cpu in reserved:
-            yield _deviation(
-                cpu_slice, f"{_device_path(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is reserved"
-            )
-        elif cpu not in free:
-            yield _deviation(
-                cpu_slice, f"{_device_path(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is not there"
-            )
+        if cpu not in free:
+            fault = f"CPU {cpu}, which is {'reserved' if cpu in reserved else 'not there'}"
+            yield _deviation(cpu_slice, f"{_device_path(device)}.{_CPU_ID}", None, fault)
     if missing := free - offered_cpus:
-        [first, *_] = (cpu_slice for cpu_slice, _ in offered) if offered else ({},)
+        first = offered[0][0] if offered else {}
         yield _deviation(first, "spec.devices", f"CPUs {format_cpulist(missing)}", None)
 
 
@@ -223,9 +213,8 @@ def _groups(
         if group is None and key == NUMA_NODE:
             group = _value(device, _LEGACY_NUMA_NODE)
         if group not in free:
-            yield _deviation(
-                cpu_slice, f"{_device_path(device)}.{key}", f"one of {format_cpulist(free)}", group
-            )
+            groups = f"one of {format_cpulist(free)}"
+            yield _deviation(cpu_slice, f"{_device_path(device)}.{key}", groups, group)
             continue
         offered_groups.add(group)
         capacity = ((device.get("capacity") or {}).get(CPU_CAPACITY) or {}).get("value")
@@ -234,26 +223,18 @@ def _groups(
             yield _deviation(cpu_slice, f"{_device_path(device)}.capacity.{CPU_CAPACITY}", planned, capacity)
     for group in sorted(free.keys() - offered_groups):
         if free[group]:
-            yield _deviation(
-                offered[0][0] if offered else {}, f"spec.devices[{key} {group}]", "a group", None
-            )
+            first = offered[0][0] if offered else {}
+            yield _deviation(first, f"spec.devices[{key} {group}]", "a group", None)
 
 
 def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[int]]:
     """Return the CPUs for pods, by the CPU driver's groups."""
     reserved, placed = node.plan.cpus.reserved, placed_cpus(node.machine)
-    if driver.group_by == "numanode":
-        cpus_of_groups = {
-            numa_node.id: placed & numa_node.cpus
-            for numa_node in node.machine.numa_nodes
-            if placed & numa_node.cpus
-        }
-    elif driver.group_by == "socket":
-        packages = driver_packages(node.machine)
-        cpus_of_groups = {package.id: placed & package.cpus for package in packages if placed & package.cpus}
-    else:
-        cpus_of_groups = {0: frozenset(node.machine.online)}
-    return {group: cpus - reserved for group, cpus in cpus_of_groups.items()}
+    if driver.group_by == "machine":
+        return {0: frozenset(node.machine.online) - reserved}
+    by_numa_node = driver.group_by == "numanode"
+    groups = node.machine.numa_nodes if by_numa_node else driver_packages(node.machine)
+    return {group.id: (placed & group.cpus) - reserved for group in groups if placed & group.cpus}
 
 
 def _location_deviations(
@@ -289,6 +270,10 @@ def _device_path(device: Mapping[str, Any]) -> str:
 
 def _spec(device_slice: Slice) -> Mapping[str, Any]:
     return mapping(device_slice.get("spec"))
+
+
+def _of_driver(slices: Sequence[Slice], driver: str) -> list[Slice]:
+    return [device_slice for device_slice in slices if _spec(device_slice).get("driver") == driver]
 
 
 def _devices(device_slice: Slice) -> list[Mapping[str, Any]]:

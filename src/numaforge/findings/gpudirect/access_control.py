@@ -147,11 +147,8 @@ class _PciTree:
         for function in machine.pci_functions:
             if parent := self.parent(function):
                 self.children.setdefault(parent.pci_address, []).append(function)
-        self.gpus = [
-            function
-            for function in machine.pci_functions
-            if function.vendor == NVIDIA and function.pci_class.startswith("03")
-        ]
+        displays = (one for one in machine.pci_functions if one.pci_class.startswith("03"))
+        self.gpus = [function for function in displays if function.vendor == NVIDIA]
 
     def parent(self, function: PciFunction | None) -> PciFunction | None:
         path = function.path if function else ()
@@ -183,12 +180,12 @@ class _PciTree:
 
     def masks_of_others(self, masks: Mapping[str, str], mask: str | None = None) -> dict[str, str]:
         """Return the masks of NVIDIA's other switches and root ports: the kernel's own, or the one given."""
-        others_masks = {}
-        for function in self.functions.values():
-            is_ours = _is_switch_of_ours(function) or _is_root_port_of_ours(function)
-            if is_ours and function.pci_address not in masks and self.controls(function):
-                others_masks[function.pci_address] = mask or own_mask(function)
-        return others_masks
+        return {
+            function.pci_address: mask or own_mask(function)
+            for function in self.functions.values()
+            if _is_switch_of_ours(function) or _is_root_port_of_ours(function)
+            if function.pci_address not in masks and self.controls(function)
+        }
 
     def controls(self, function: PciFunction) -> bool:
         if function.access_control is None:
@@ -208,12 +205,8 @@ def _direct_nic(tree: _PciTree, virtual: bool | None) -> Required:
         gpus = [gpu for gpu in tree.gpus if is_direct and bridges[2] in tree.above(gpu, 5)]
         if len(gpus) != 1 or tree.connectx_switch(gpus[0]) != bridges[1]:
             raise _UnrecognisedError(f"{function.pci_address} of ConnectX-8 Direct has no GPU beside it")
-        mates = [
-            sibling
-            for sibling in tree.functions.values()
-            if sibling.card == function.card and sibling.device in _CONNECTX_NICS
-        ]
-        if function.card is None or not mates:
+        mates = (mate for mate in tree.functions.values() if mate.device in _CONNECTX_NICS)
+        if function.card is None or function.card not in {mate.card for mate in mates}:
             raise _UnrecognisedError(f"the VPD of {function.pci_address} names no NIC")
         direct[function.pci_address] = gpus[0].pci_address
         of_the_way = {function, *bridges, *tree.above(gpus[0], 5), gpus[0]}
@@ -315,9 +308,7 @@ def _is_connectx_switch(function: PciFunction) -> bool:
 
 
 def _is_switch_of_ours(function: PciFunction) -> bool:
-    return _is_connectx_switch(function) or (
-        function.vendor == MELLANOX and function.device == _BLUEFIELD_SWITCH
-    )
+    return function.vendor == MELLANOX and function.device in {_BLUEFIELD_SWITCH, *_CONNECTX_SWITCHES}
 
 
 def _is_connectx_nic(function: PciFunction) -> bool:

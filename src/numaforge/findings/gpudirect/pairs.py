@@ -61,19 +61,8 @@ def gpu_nic_pairs(machine: NodeTopology) -> tuple[Pair, ...]:
             way = (gpu.pci_address, direct or address)
             works, reason = _works(machine, distance, wrong, required.unknown, way)
             rail = (gpu.pci_address, nic.name) in near
-            pairs.append(
-                Pair(
-                    names[gpu.pci_address],
-                    gpu.pci_address,
-                    nic.name,
-                    address,
-                    distance,
-                    rail,
-                    works,
-                    reason,
-                    direct,
-                )
-            )
+            ends = names[gpu.pci_address], gpu.pci_address, nic.name, address
+            pairs.append(Pair(*ends, distance, rail, works, reason, direct))
     order = {pair.gpu: position for position, pair in reversed([*enumerate(pairs)])}
     return tuple(sorted(pairs, key=lambda pair: (order[pair.gpu], not pair.rail)))
 
@@ -97,9 +86,7 @@ def _works(
     if redirecting:
         return Works.NO, f"access control of {', '.join(redirecting)}"
     if unknown and not machine.peer_memory.virtual_machine:
-        read = {
-            function.pci_address for function in machine.pci_functions if function.access_control is not None
-        }
+        read = {function.pci_address for function in machine.pci_functions if function.access_control}
         missing = next((bridge for bridge in between if bridge not in read), None)
         return Works.UNKNOWN, NOT_READ.format(missing) if missing else unknown
     return (Works.UNKNOWN, way.unknown) if way.unknown else (Works.YES, None)

@@ -31,6 +31,16 @@ def _best(machine: NodeTopology, gpu: Gpu) -> str | None:
     return best if best in _NEAR or len(known_distances) == len(distances) else None
 
 
+def _functions(machine: NodeTopology) -> dict[str, PciFunction]:
+    return {function.pci_address: function for function in machine.pci_functions}
+
+
+def _ends(machine: NodeTopology) -> list[PciFunction]:
+    """Return the functions of GPUs and NICs."""
+    concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
+    return [function for function in machine.pci_functions if function.pci_address in concerned]
+
+
 def _label(machine: NodeTopology, gpu: Gpu) -> str:
     return f"{gpu_names(machine.gpus)[gpu.pci_address]} {gpu.pci_address}"
 
@@ -112,18 +122,20 @@ def _access_control(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _apart_in_groups(machine: NodeTopology) -> Iterator[Seen]:
-    functions = {function.pci_address: function for function in machine.pci_functions}
+    functions = _functions(machine)
     for address, gpu in required_control(machine).direct.items():
         one, gpu_group = functions[address].iommu_group, functions[gpu].iommu_group
         off = machine.peer_memory.topology_check_off
-        if (one is None or one != gpu_group) and off is None:
+        if one is not None and one == gpu_group:
+            continue
+        if off is None:
             yield Seen(unknown="NVIDIA's option GrdmaPciTopoCheckOverride was not captured")
-        elif (one is None or one != gpu_group) and not off:
+        elif not off:
             yield Seen(f"its IOMMU group is {one}, that of the GPU {gpu} is {gpu_group}", address)
 
 
 def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
-    functions = {function.pci_address: function for function in machine.pci_functions}
+    functions = _functions(machine)
     for nic in nics(machine):
         function = functions.get(nic.pci_address or "")
         if function is None or function.address_translation is None:
@@ -133,9 +145,7 @@ def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _shared_groups(machine: NodeTopology) -> Iterator[Seen]:
-    concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
-    functions = [function for function in machine.pci_functions if function.pci_address in concerned]
-    groups = grouped((function.iommu_group, function.pci_address) for function in functions)
+    groups = grouped((function.iommu_group, function.pci_address) for function in _ends(machine))
     for group, addresses in groups.items():
         if group is None:
             yield from (Seen("it is in no IOMMU group", address) for address in addresses)
@@ -144,8 +154,7 @@ def _shared_groups(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _translated(machine: NodeTopology) -> Iterator[Seen]:
-    concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
-    functions = [function for function in machine.pci_functions if function.pci_address in concerned]
+    functions = _ends(machine)
     if not functions:
         yield Seen(unknown="IOMMU groups were not captured")
     for function in functions:
@@ -184,7 +193,7 @@ def _small_window(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _slow_link(machine: NodeTopology) -> Iterator[Seen]:
-    functions = {function.pci_address: function for function in machine.pci_functions}
+    functions = _functions(machine)
     for nic in nics(machine):
         function = functions.get(nic.pci_address or "")
         link = function.link if function else None
@@ -192,23 +201,16 @@ def _slow_link(machine: NodeTopology) -> Iterator[Seen]:
             if nic.physical_function is None:
                 yield Seen(unknown="the links of NICs were not captured")
             continue
-        evidence = _below_maximum(function, functions)
-        if evidence:
+        slow = link.speed and link.max_speed and link.speed < link.max_speed
+        narrow = link.width and link.max_width and link.width < link.max_width
+        if slow or narrow:
+            above = functions.get(function.path[-2]) if len(function.path) > 2 else None
+            port = above.link if above else None
+            reaches = f"{link.max_speed} GT/s x{link.max_width}"
+            if port and port.max_speed:
+                reaches += f"; its slot reaches {port.max_speed} GT/s x{port.max_width}"
+            evidence = f"{link.speed} GT/s x{link.width} of {reaches}"
             yield Seen(evidence, f"{nic.name} {nic.pci_address}")
-
-
-def _below_maximum(function: PciFunction, functions: dict[str, PciFunction]) -> str | None:
-    link = function.link
-    if link is None:
-        return None
-    slow = link.speed and link.max_speed and link.speed < link.max_speed
-    narrow = link.width and link.max_width and link.width < link.max_width
-    if not slow and not narrow:
-        return None
-    above = functions.get(function.path[-2]) if len(function.path) > 2 else None
-    port = above.link if above else None
-    slot = f"; its slot reaches {port.max_speed} GT/s x{port.max_width}" if port and port.max_speed else ""
-    return f"{link.speed} GT/s x{link.width} of {link.max_speed} GT/s x{link.max_width}{slot}"
 
 
 _switched = scope.access_controlled(
