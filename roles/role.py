@@ -10,7 +10,6 @@
                   files; listed in verification/table.py
     drift.py      what else an audit compares with the plan that is saved on a machine; listed in
                   fleet/audit/drift.py
-    metrics.py    the metrics that the node exports by itself; listed in watch/configuration.py
     part.py       how a node keeps, applies, proves and undoes it, with part.sh; listed in
                   change/parts.py; at_boot.sh is for its unit
 

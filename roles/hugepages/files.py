@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
-from numaforge.roles.hugepages.paths import hugepage_counts
+from numaforge.roles.hugepages.expected import expected
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -16,7 +16,7 @@ HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
 
 
 def _pools(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
-    return {"hugepage_pools": hugepage_counts(plan)}
+    return {"hugepage_pools": {row.path: row.value for row in expected(plan)}}
 
 
 TEMPLATES = {"hugepages/tmpfiles.conf.j2": _pools}
@@ -24,7 +24,7 @@ TEMPLATES = {"hugepages/tmpfiles.conf.j2": _pools}
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the file that fills the pools at every boot; empty without pools."""
-    if not hugepage_counts(plan):
+    if not plan.hugepages.pools:
         return ()
     return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
 

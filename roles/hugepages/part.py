@@ -10,8 +10,7 @@ from numaforge.lib.file_content import FileContent
 from numaforge.lib.shell import line
 from numaforge.node.bundle import changes
 from numaforge.node.part import Look, NodeState, Part, lines
-from numaforge.roles.hugepages.expected import expected
-from numaforge.roles.hugepages.paths import by_path, pool_pages
+from numaforge.roles.hugepages.expected import by_path, expected, pool_pages
 from numaforge.roles.hugepages.plan import WantedPages
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.kubelet_paths import DROP_IN_DIR
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
-from numaforge.roles.hugepages.paths import hugepage_totals
+from numaforge.roles.hugepages.expected import hugepage_totals
 from numaforge.roles.modules.gpu_memory import moves_memory
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.bundle import encoded
 from numaforge.node.part import NodeState
 from numaforge.roles.host.managers import KUBELET_SYSCTLS
-from numaforge.roles.hugepages.paths import hugepage_totals
+from numaforge.roles.hugepages.expected import hugepage_totals
 from numaforge.roles.hugepages.plan import pool_bytes, pools_after
 from numaforge.roles.kubelet.effect import flags_after
 from numaforge.roles.kubelet.files import paths

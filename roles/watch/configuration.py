@@ -17,35 +17,19 @@ cpulist whose CPUs replace "{}" in PATH, or "-".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.file_content import boot_link, boot_units
-from numaforge.roles.cpus import metrics as cpus
-from numaforge.roles.cpus.slices import metrics as slices
 from numaforge.roles.device_owners import OWNERS
 from numaforge.roles.expectation import Expected
 from numaforge.roles.expected import all_expected
-from numaforge.roles.hugepages import metrics as hugepages
-from numaforge.roles.kernel_values import metrics as kernel_values
-from numaforge.roles.kubelet import metrics as kubelet
-from numaforge.roles.metric import Counted, Family, Measured, Stalled, Stated
-from numaforge.roles.watch import metrics as gpus
+from numaforge.roles.watch.metrics import Counted, Family, Measured, Stalled, Stated, families
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
-
-FAMILIES: tuple[Callable[[NodePlan], Iterable[Family]], ...] = (
-    cpus.families,
-    kernel_values.families,
-    slices.families,
-    hugepages.families,
-    kubelet.families,
-    gpus.families,
-)
-"""The metrics of every role, in the order of a maintenance."""
 
 
 def configuration(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> str:
@@ -87,8 +71,7 @@ def _families(plan: NodePlan, fingerprint: str) -> Iterable[Family]:
         "The plan of this node, by the checksum of its document.",
         (Stated(labels),),
     )
-    for families in FAMILIES:
-        yield from families(plan)
+    yield from families(plan)
 
 
 def _family(family: Family, node: str) -> Iterator[tuple[str, ...]]:

@@ -22,8 +22,8 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import role_files
 from numaforge.roles.gpudirect.plan import AcsPlan
+from numaforge.roles.hugepages.expected import hugepage_totals, pool_pages
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
-from numaforge.roles.hugepages.paths import hugepage_totals, pool_pages
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.part import RECORD
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numaforge.roles.hugepages import paths as hugepages_paths
+from numaforge.roles.hugepages.expected import pool_pages
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 
 
@@ -22,4 +22,4 @@ def test_sysctl_has_its_sysctl_d_name(name: str, path: str) -> None:
 
 @pytest.mark.parametrize(("size", "folder"), [("2Mi", "hugepages-2048kB"), ("1Gi", "hugepages-1048576kB")])
 def test_pool_is_named_by_its_page_size_in_kib(size: str, folder: str) -> None:
-    assert hugepages_paths.hugepage_pool(3, size) == f"/sys/devices/system/node/node3/hugepages/{folder}"
+    assert pool_pages(3, size) == f"/sys/devices/system/node/node3/hugepages/{folder}/nr_hugepages"

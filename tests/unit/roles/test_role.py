@@ -9,7 +9,6 @@ from numaforge.fleet.audit.drift import DRIFT
 from numaforge.planning.files import WRITERS
 from numaforge.roles.expected import EXPECTED
 from numaforge.roles.role import ROLES
-from numaforge.roles.watch.configuration import FAMILIES
 from numaforge.verification.table import PROMISES
 
 FOLDER = Path(__file__).parents[3] / "roles"
@@ -45,7 +44,6 @@ def test_each_list_entry_uses_its_own_role_folder():
 @pytest.mark.parametrize(
     ("functions", "module"),
     [
-        pytest.param(FAMILIES, "metrics.py", id="watch/configuration.py"),
         pytest.param([expected for _, expected in EXPECTED], "expected.py", id="roles/expected.py"),
     ],
 )

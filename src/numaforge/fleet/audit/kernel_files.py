@@ -11,7 +11,7 @@ from numaforge.roles import role
 from numaforge.roles.amd_partitions.expected import mode_path
 from numaforge.roles.expectation import Expected
 from numaforge.roles.expected import EXPECTED
-from numaforge.roles.hugepages.paths import hugepage_totals, pool_pages
+from numaforge.roles.hugepages.expected import hugepage_totals, pool_pages
 from numaforge.roles.kernel_values.paths import ENERGY_PREFERENCE, GOVERNOR, ONLINE, sysctl
 
 _RULES = {
