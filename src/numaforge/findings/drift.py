@@ -26,10 +26,7 @@ class Concern(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftRule(Rule):
-    """A rule about a machine and its plan; `look` yields only what is not as planned.
-
-    Without a `concern` it applies to every plan.
-    """
+    """A rule about a machine and its plan, of all or a `concern`; `look` yields what is not as planned."""
 
     look: Callable[[NodeTopology, NodePlan], Iterable[Seen]]
     concern: Concern | None = None

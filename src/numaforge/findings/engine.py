@@ -66,10 +66,7 @@ Look = Callable[[NodeTopology], Iterable[Seen]]
 
 @dataclass(frozen=True)
 class MachineRule(Rule):
-    """A rule about machines: its scope, its check, and its remedy.
-
-    `look` yields nothing for what is sound.
-    """
+    """A rule about machines: its scope, its check and its remedy; `look` yields nothing for what is sound."""
 
     scope: Scope
     source: str

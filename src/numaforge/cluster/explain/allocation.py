@@ -63,10 +63,7 @@ class AllocationEndsError(Exception):
 
 
 def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes, holder: str) -> Allocation:
-    """Return whether a node's devices serve claims held by a pod (`holder`, its UID).
-
-    `classes` must have every class.
-    """
+    """Return whether a node's devices serve claims held by a pod (`holder`); every class is in `classes`."""
     reader = _Matches(devices, classes)
     counts = tuple(reader.counts(specs))
     surely = _Search(devices, specs, reader, maybe=False)

@@ -93,10 +93,7 @@ class _Asked(NamedTuple):
 
 
 class KnownKubelet:
-    """An immutable kubelet at one moment: `with_pod` returns another.
-
-    Shared by nodes of one kind with equal pods, so that each question is answered once.
-    """
+    """An immutable kubelet at one moment, shared by nodes with equal pods: it answers each pod once."""
 
     def __init__(self, node: Node, running: tuple[RunningPod, ...]) -> None:
         self.node = node

@@ -1,6 +1,6 @@
 """A cluster from its API server: Nodes, their pods, and waiting pods."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -113,28 +113,18 @@ class LiveCluster:
         ]
         if pod.member not in waiting:
             waiting = [pod.member, *waiting]
-        return self._still_missing(group, waiting)
-
-    def _still_missing(self, group: GroupName, waiting: Sequence[GangPod]) -> Workload:
-        """Return a gang's waiting pods; its running pods count toward how many start together."""
         placed = (pod.member for node in self.nodes.values() for pod in node.pods)
-        running = sum(pod.group == group and pod not in waiting for pod in placed)
+        running = sum(member.group == group and member not in waiting for member in placed)
         declared = declared_group(group, self.groups)
-        rest = (
-            replace(declared, least=max(min(1, declared.least), declared.least - running))
-            if declared
-            else None
-        )
-        gang = gang_of(group, waiting, rest)
+        if declared:  # its running pods count toward how many start together
+            declared = replace(declared, least=max(min(1, declared.least), declared.least - running))
+        gang = gang_of(group, waiting, declared)
         notes = (*gang.notes, f"{running} of its pods run already") if running else gang.notes
         return replace(gang, notes=notes)
 
 
 def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -> LiveCluster:
-    """Return the Nodes, pods, PodGroups and claim objects in documents, ignoring other documents.
-
-    An unreadable pod counts as `unread`: its resources are unknown.
-    """
+    """Return the Nodes, pods, PodGroups and claims in documents; unreadable pods are counted as `unread`."""
     nodes: dict[str, LiveNode] = {}
     pods: list[LivePod] = []
     groups_by_name: dict[GroupName, Group] = {}

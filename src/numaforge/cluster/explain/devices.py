@@ -25,10 +25,7 @@ _ATTRIBUTE_TYPES = ("string", "int", "bool", "version", "strings", "ints", "bool
 
 @dataclass(frozen=True)
 class Capacity:
-    """A device's amount of something, and the rounding of a share of it.
-
-    `policy` is the requestPolicy as written.
-    """
+    """A device's amount of something; `policy` is the requestPolicy, which rounds a share of it."""
 
     value: Fraction
     policy: Document = field(default_factory=dict)
@@ -53,10 +50,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class OfferedDevice:
-    """A device of a slice; `counters` is its share of its pool's counters, by set.
-
-    `is_local`: it belongs to one node alone.
-    """
+    """A device of a slice, `is_local` to one node; `counters` is its share of its pool's, by set."""
 
     id: DeviceId
     view: SelectedDevice
@@ -72,10 +66,7 @@ class OfferedDevice:
 
 
 class TakenDevice(NamedTuple):
-    """A device held by a claim, or a share of it: `consumed`, by capacity.
-
-    A monitor (admin access) takes nothing from others.
-    """
+    """A held device, or a share of it: `consumed`, by capacity; a monitor (admin access) takes nothing."""
 
     device: DeviceId
     consumed: Mapping[str, Fraction] | None = None

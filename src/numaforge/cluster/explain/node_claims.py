@@ -252,9 +252,7 @@ def places_of(machine: NodeTopology) -> dict[str, int]:
 def as_planned(
     name: str, scenario: Scenario, plan: NodePlan | None
 ) -> tuple[dict[str, str | None], ClaimWorld]:
-    """Return the labels and claim objects of a node of this name after its plan is applied.
-
-    A label that it will lack is None.
+    """Return the labels (None for one that it lacks) and claim objects of a node after its plan is applied.
 
     Without a plan, the objects are those of registered drivers; without these, claims are unknown.
     """

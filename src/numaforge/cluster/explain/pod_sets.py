@@ -140,10 +140,7 @@ class PodSets:
 
 
 def documents_of(documents: Iterable[object], where: str) -> Iterator[Document]:
-    """Yield the documents of a file that are not empty, those of a List one by one.
-
-    Raises PodError for what is not a mapping.
-    """
+    """Yield a file's documents, those of a List one by one; raises PodError for one that is no mapping."""
     for document in documents:
         if document is None:
             continue

@@ -57,10 +57,7 @@ class Remedy(NamedTuple):
 def remedies(
     workload: Workload, about: GangPod, nodes: Sequence[Candidate], placement: Placement
 ) -> tuple[Remedy, ...]:
-    """Return the changes that each make a workload fit, the smallest of each sort.
-
-    `about` is its first pod that does not fit; `now` has the nodes with the pods that do.
-    """
+    """Return the smallest change of each sort that makes a workload fit; its pod `about` does not."""
     alike: Mapping[str, tuple[str, ...]] = {}
     if len(workload.members) == 1:
         sorts = _sorts(about, nodes)
@@ -345,10 +342,7 @@ class _Trial:
     # ---- the node ----
 
     def of_node(self) -> Iterator[Remedy]:
-        """Yield the smallest change of each sort to the kubelets' configuration.
-
-        The running pods must be admitted under it, too.
-        """
+        """Yield the smallest change of each sort to kubelets under which their pods are admitted, too."""
         kubelets = {id(node.kubelet): node.kubelet for node in self.nodes if node.kubelet}
         settings = [kubelet.node.settings for kubelet in kubelets.values()]
         strictest = max((TOPOLOGY_MANAGER_POLICIES.index(one.topology_policy) for one in settings), default=0)

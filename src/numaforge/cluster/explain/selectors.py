@@ -31,7 +31,7 @@ _SEMVER = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0
 
 
 class SelectorUnknownError(Exception):
-    """Whether a selector matches a device is not known here."""
+    """A part of a selector is not supported, or whether it matches a device is not known here."""
 
 
 class SelectorFailsError(Exception):
@@ -46,10 +46,7 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True)
 class SelectedDevice:
-    """A device as selectors see it: attributes and capacities by domain and name.
-
-    `complete`: it has no others; what a planned device lacks is unknown.
-    """
+    """A device as selectors see it: attributes and capacities by domain and name; all, if `complete`."""
 
     driver: str
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -70,10 +67,7 @@ _Node = Callable[[SelectedDevice], Any]
 
 
 def selects(expression: str, device: SelectedDevice) -> bool | None:
-    """Return whether a selector matches a device; None where that is not known.
-
-    Raises SelectorFailsError where it fails on the device, as for a missing attribute.
-    """
+    """Return whether a selector matches a device, None if unknown; raises SelectorFailsError."""
     try:
         result = _compiled(expression)(device)
     except SelectorUnknownError:
@@ -102,17 +96,13 @@ def _compiled(expression: str) -> _Node:
     reader = _SelectorReader(tokens)
     try:
         node = reader.either(0)
-    except _UnreadError:
+    except SelectorUnknownError:
         return _unknown
     return node if reader.at_end else _unknown
 
 
 def _unknown(_: SelectedDevice) -> Any:
     raise SelectorUnknownError
-
-
-class _UnreadError(Exception):
-    """A part of an expression is not supported."""
 
 
 class _SelectorReader:
@@ -136,19 +126,19 @@ class _SelectorReader:
 
     def _take(self, kind: str) -> str:
         if self._next()[0] != kind:
-            raise _UnreadError
+            raise SelectorUnknownError
         self._at += 1
         return self._tokens[self._at - 1][1]
 
     def _expect(self, sign: str) -> None:
         if self._sign(sign) is None:
-            raise _UnreadError
+            raise SelectorUnknownError
 
     def either(self, depth: int) -> _Node:
-        """Read an expression up to its end or its bracket; raises _UnreadError for a conditional, `? :`."""
+        """Read an expression up to its end or its bracket; a conditional, `? :`, is not supported."""
         node = self._joined("||", lambda: self._joined("&&", lambda: self._part(depth), by=False), by=True)
         if self._next() == ("sign", "?"):
-            raise _UnreadError
+            raise SelectorUnknownError
         return node
 
     def _joined(self, operator: str, operand: Callable[[], _Node], *, by: bool) -> _Node:
@@ -162,11 +152,11 @@ class _SelectorReader:
         start = self._at
         try:
             if depth > _DEEPEST:
-                raise _UnreadError
+                raise SelectorUnknownError
             node = self._relation(depth)
             if not self.at_end and self._next() not in _ENDS:
-                raise _UnreadError
-        except _UnreadError:
+                raise SelectorUnknownError
+        except SelectorUnknownError:
             self._at = start
             self._skip()
             return _unknown
@@ -197,7 +187,7 @@ class _SelectorReader:
 
     def _unary(self, depth: int) -> _Node:
         if depth > _DEEPEST:
-            raise _UnreadError
+            raise SelectorUnknownError
         if self._sign("!"):
             inner = self._unary(depth + 1)
             return lambda device: not _boolean(inner(device))
@@ -220,14 +210,14 @@ class _SelectorReader:
             listed = self._listed(depth, "]")
             return lambda device: [element(device) for element in listed]
         if kind != "name":
-            raise _UnreadError
+            raise SelectorUnknownError
         if text in ("true", "false"):
             return _constant(text == "true")
         if text == "device":
             return lambda device: device
         if text in ("has", "quantity", "semver") and self._sign("("):
             return self._function(text, depth)
-        raise _UnreadError
+        raise SelectorUnknownError
 
     def _listed(self, depth: int, end: str) -> list[_Node]:
         if self._sign(end):
@@ -242,7 +232,7 @@ class _SelectorReader:
         if name == "has":
             _, owner, member = self._path(depth)
             if member is None:
-                raise _UnreadError
+                raise SelectorUnknownError
             self._expect(")")
             return lambda device: _has(owner(device), member)
         text = self._take("text")
@@ -252,7 +242,7 @@ class _SelectorReader:
         try:
             return _constant(parse_quantity(text))
         except NumaforgeError:
-            raise _UnreadError from None
+            raise SelectorUnknownError from None
 
     def _path(self, depth: int) -> tuple[_Node, _Node, str | None]:
         """Return a value with its members; the owner and the name of the last one, None for an index."""
@@ -273,10 +263,10 @@ class _SelectorReader:
         if not self._sign("("):
             return (lambda device: _member(owner(device), name)), name
         if name not in _METHODS:
-            raise _UnreadError
+            raise SelectorUnknownError
         arguments, (count, method) = self._listed(depth, ")"), _METHODS[name]
         if len(arguments) != count:
-            raise _UnreadError
+            raise SelectorUnknownError
         return (lambda device: method(owner(device), *(argument(device) for argument in arguments))), None
 
 

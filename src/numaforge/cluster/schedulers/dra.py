@@ -45,10 +45,7 @@ Shape = tuple[str, int, int]
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the CPU driver's values, claims along the rails, and taints of faulty GPUs.
-
-    Nothing without a plan with claims.
-    """
+    """Yield the CPU driver's values, claims along the rails, taints of faulty GPUs; none without claims."""
     if not any(node.plan.dra for node in fleet.nodes):
         fleet.nothing = "no plan hands out anything by claims"
         return
@@ -140,10 +137,7 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def planned_classes(extended_resources: Iterable[str] = ()) -> Iterator[Manifest]:
-    """Yield the DeviceClasses of these claims: those of the drivers, and the one for NICs.
-
-    `extended_resources` are those that claims serve without a device plugin.
-    """
+    """Yield the DeviceClasses of the drivers and of NICs; GPUs may serve one of the `extended_resources`."""
     yield _device_class(GPU_CLASSES[NVIDIA], _OF_NVIDIA, GPU if GPU in extended_resources else None)
     for name in (GPU_CLASSES[AMD], CPU_DRIVER):
         yield _device_class(name, f'device.driver == "{name}"')

@@ -195,10 +195,7 @@ class Written:
 
 @dataclass
 class ServedFleet:
-    """The nodes, and what a system omits of each, with the reason.
-
-    `nothing` is the reason for a system without any file, else "".
-    """
+    """The nodes; `left_out` is what a system omits of each and why, `nothing` why it has no file, else ""."""
 
     nodes: tuple[ServedNode, ...]
     left_out: dict[str, str] = field(default_factory=dict)

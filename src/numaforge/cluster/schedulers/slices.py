@@ -59,10 +59,7 @@ def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
 
 
 def registered_slices(machine: NodeTopology, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the same for the GPU and NIC drivers that have registered on a machine without a plan.
-
-    The CPU driver's configuration is not visible there.
-    """
+    """Yield the same for drivers registered on a machine, but that of CPUs: its groups are not visible."""
     offered = _gpus_and_nics(machine)
     yield from _slices(
         {driver: offered[driver] for driver in offered if driver in machine.claim_drivers}, name
@@ -168,10 +165,7 @@ def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Devia
 
 
 def _gpus_not_offered(node: ServedNode, node_slices: Sequence[Slice]) -> Iterator[Deviation]:
-    """Yield the planned GPUs that their driver omits, all or some.
-
-    Nothing where a driver does not name the PCI addresses of its devices.
-    """
+    """Yield the planned GPUs that their driver omits; none where it does not name PCI addresses."""
     for planned in planned_slices(node, node.name):
         driver = _spec(planned)["driver"]
         if driver not in GPU_CLASSES.values():

@@ -65,10 +65,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class Folder:
-    """A system's files, and the nodes that it cannot express, with the reason.
-
-    `nothing` is the reason for no files.
-    """
+    """A system's files, and why nodes are left out; `nothing` is the reason for no files."""
 
     name: str
     why: str

@@ -97,10 +97,7 @@ def wrong_bits(mask: str, control: int) -> list[str]:
 
 
 def misconfigured(machine: NodeTopology, required: Required) -> dict[str, str]:
-    """Return the bridges that separate GPUs and NICs, by PCI address, with the fault.
-
-    Below ordinary switches only redirected traffic counts.
-    """
+    """Return the bridges that separate GPUs and NICs, below ordinary switches only by redirected traffic."""
     wrong_functions = {}
     for function in machine.pci_functions:
         mask, access = required.masks.get(function.pci_address), function.access_control

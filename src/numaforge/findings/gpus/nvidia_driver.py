@@ -7,7 +7,7 @@ from numaforge.findings.engine import Applicability, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, has_open_module, needs_open_module
 from numaforge.findings.rules import machine_rule
 from numaforge.machine.topology.gpu_models import RACK
-from numaforge.machine.topology.model import Gpu, NodeTopology
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.vendors import NVIDIA
 
 NVML = "NVML"
@@ -68,10 +68,6 @@ def _closed_module(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(unknown="/proc/driver/nvidia/version was not captured")
     elif not install.open_module:
         yield Seen(f"the proprietary module {install.loaded} is loaded")
-
-
-def _only_recommended(gpu: Gpu) -> bool:
-    return has_open_module(gpu) and not needs_open_module(gpu)
 
 
 def _library(machine: NodeTopology) -> Iterator[Seen]:
@@ -144,7 +140,7 @@ RULES = (
         "NG107",
         scope.with_driven(
             "with a GPU from Turing to Hopper, no Grace",
-            _only_recommended,
+            lambda gpu: has_open_module(gpu) and not needs_open_module(gpu),
             none="no GPU for which it is a choice",
         ),
         _closed_module,

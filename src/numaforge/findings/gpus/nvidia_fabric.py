@@ -77,8 +77,7 @@ def _subnet_modules(machine: NodeTopology) -> Iterator[Seen]:
     modules = scope.nvidia_install(machine).kernel_modules
     if modules is None:
         yield Seen(unknown="the loaded modules were not captured")
-        return
-    if missing := _not_loaded(modules):
+    elif missing := _not_loaded(modules):
         yield Seen(missing)
 
 
@@ -150,13 +149,9 @@ def _registration(machine: NodeTopology) -> Iterator[Seen]:
         )
 
 
-def _told_faults(gpu: Gpu) -> tuple[str, ...] | None:
-    return None if gpu.fabric_state is None else gpu.fabric_state.faults
-
-
 _fabric_faults = scope.one_value(
     _in_fabric,
-    _told_faults,
+    lambda gpu: gpu.fabric_state.faults if gpu.fabric_state else None,
     lambda faults: ", ".join(faults) or None,
     unknown="the driver does not report the fabric's health",
 )
@@ -189,13 +184,11 @@ def _links(gpu: Gpu) -> tuple[int, int] | None:
     return None if gpu.nvlinks is None else (gpu.nvlinks, NVLINKS[gpu.device])
 
 
-def _down(links: tuple[int, int]) -> str | None:
-    up, expected = links
-    return f"{up} of {expected} NVLinks are up" if up < expected else None
-
-
 _links_down = scope.one_value(
-    _on_nvlink_board, _links, _down, unknown="the number of active NVLinks is unknown"
+    _on_nvlink_board,
+    _links,
+    lambda links: f"{links[0]} of {links[1]} NVLinks are up" if links[0] < links[1] else None,
+    unknown="the number of active NVLinks is unknown",
 )
 
 

@@ -47,10 +47,6 @@ _ecc_pending = scope.one_value(
 )
 
 
-def _pages_now(gpu: Gpu) -> int | None:
-    return gpu.ecc.uncorrected_volatile if gpu.ecc else None
-
-
 def _ever(gpu: Gpu) -> int | None:
     """Return the errors of earlier times: those since the driver was loaded are counted in both."""
     if gpu.ecc is None or gpu.ecc.uncorrected_aggregate is None:
@@ -75,7 +71,7 @@ _with_ecc_on = scope.with_answer(
 
 _errors_now = scope.one_value(
     _counts_errors,
-    _pages_now,
+    lambda gpu: gpu.ecc.uncorrected_volatile if gpu.ecc else None,
     _uncorrected("of its memory since the driver was loaded"),
     unknown="uncorrected errors are unknown",
 )
