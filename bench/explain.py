@@ -19,7 +19,7 @@ from numaforge.cluster.explain.candidates import GivenMachine, candidates
 from numaforge.cluster.explain.cluster import read_cluster
 from numaforge.cluster.explain.explanation import explain
 from numaforge.cluster.explain.workload import workloads_of
-from numaforge.commands.as_planned import node_as_planned
+from numaforge.commands.as_planned import AsPlanned
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.shapes import Load, NodeKind, Shape, best_settings
@@ -43,7 +43,7 @@ LIMIT_SHAPES_SECONDS, LIMIT_PODS_SECONDS = 30.0, 30.0
 
 
 def scenario(name: str) -> Scenario:
-    node = node_as_planned(ready_machine(name), "training", None, "1.36.3", {})
+    node = AsPlanned("training").node(ready_machine(name), "1.36.3", {})
     return Scenario(node.machine, node.kubelet.effective, node.devices, None, "1.36.3")
 
 

@@ -8,7 +8,7 @@ from numaforge.commands.machine import machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.lib.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo_lines, show_json
+from numaforge.report.terminal import show_answer
 
 
 @click.command()
@@ -62,21 +62,27 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
             *explain_gpus(operation, scenario.devices),
             *explain_claims(answer, claims, node.machine.cpus),
         )
-        offered = tuple(node.device_manager.plugins)
         granted = {
             container: [gpus[key] for key in holding if key in gpus]
             for container, devices in answer.devices.items()
             for holding in ([(resource, one) for resource, ids in devices.items() for one in ids],)
         }
-        short = () if refused else short_of
-        advices = () if answer.admitted else tuple(advice(node, operation, answer))
         answers.append(
             JudgedAdmission(
-                answer, remarks, short, unknown, offered, claims, granted, scenario.topology, advices
+                admission=answer,
+                remarks=remarks,
+                short_of=() if refused else short_of,
+                not_known=unknown,
+                offered=tuple(node.device_manager.plugins),
+                claims=claims,
+                gpus=granted,
+                topology=scenario.topology,
+                advices=() if answer.admitted else tuple(advice(node, operation, answer)),
             )
         )
-    if output == "json":
-        show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
-    else:
-        echo_lines(line for answer in answers for line in answer_lines(answer))
+    show_answer(
+        output,
+        lambda: {"schema": 1, "admissions": [answer_document(answer) for answer in answers]},
+        lambda: [line for answer in answers for line in answer_lines(answer)],
+    )
     return ExitCode.YES if all(answer.admission.admitted for answer in answers) else ExitCode.NO

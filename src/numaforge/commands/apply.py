@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.deploys import deploy_file
-from numaforge.commands.options import limit_option, output_option
+from numaforge.commands.options import deploy_file, deploy_option, limit_option, output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
 
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
 @limit_option
 @click.option("--diff", is_flag=True, help="Also show every changed file as a diff.")
 @click.option("--retry-failed", is_flag=True, help="Also apply a plan that was rolled back on a host.")
-@click.option(
-    "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
-)
+@deploy_option
 @output_option("table", "json")
 def apply(
     inventory: str,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
+from numaforge.commands.machine import machine_of, plan_or_machine, plan_with, profile_option
 from numaforge.commands.options import GroupedOption, offered
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.kubelet_paths import CONFIG_PATH
@@ -20,63 +21,77 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.planned_node import PlannedNode
 
-_INSTEAD = "Instead of --profile"
-
-as_planned_options = offered(
-    profile_option,
-    click.option(
-        "--plan",
-        cls=GroupedOption,
-        heading=_INSTEAD,
-        metavar="FILE",
-        type=click.Path(),
-        help="Saved plan of this machine.",
-    ),
-    click.option(
-        "--live",
-        cls=GroupedOption,
-        heading=_INSTEAD,
-        is_flag=True,
-        help="The node as it is now [default: this machine].",
-    ),
-)
-"""The options for the state of the node: `profile`, `plan` and `live`."""
+_instead = partial(click.option, cls=GroupedOption, heading="Instead of --profile")
 
 
-def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bool:
-    """Whether a question is about the node as planned. Raises UsageError for options that contradict."""
-    if live and (profile is not None or plan is not None):
-        raise click.UsageError("--live is the node as it is now: leave out --profile and --plan")
-    if profile is not None and plan is not None:
-        raise click.UsageError("give --profile or --plan, not both")
-    return profile is not None or plan is not None
+class AsPlanned(NamedTuple):
+    """The state of the node that a question is about: by a profile or a saved plan, live, else any."""
+
+    profile: str | None = None
+    plan: str | None = None
+    live: bool = False
+
+    @property
+    def planned(self) -> bool:
+        """Whether the question is about the node as planned."""
+        return self.profile is not None or self.plan is not None
+
+    def require_machine(self, machine: object) -> None:
+        """Raise UsageError where no argument or option names a machine."""
+        if not (machine or any(self)):
+            raise click.UsageError("--machine names a machine; --live means this one")
+
+    def machine(self, source: str | None) -> NodeTopology | None:
+        """Return the named machine, this one where an option means one, else None."""
+        return machine_of(source, None) if source is not None or self.planned or self.live else None
+
+    def node(
+        self, machine: NodeTopology, kubelet_version: str | None, state: Mapping[str, str]
+    ) -> PlannedNode:
+        """Return a machine as its plan makes it; `state` has the kubelet's state files.
+
+        Raises NumaforgeError where the machine cannot be planned, or the plan is for another host.
+        """
+        decided = self.plan_for(machine, kubelet_version)
+        if self.plan is not None and decided.kubelet is not None:
+            _hold_to(decided.kubelet.version, machine, self.plan, kubelet_version)
+        return as_plan_makes_it(machine, decided, state)
+
+    def plan_for(self, machine: NodeTopology, kubelet_version: str | None = None) -> NodePlan:
+        """Return the plan that the profile gives to a machine, or the one in the file.
+
+        A kubelet of unknown version is planned as the newest one. Raises NumaforgeError for a file that holds
+        no plan, or the plan of another host.
+        """
+        from numaforge.kubelet_minors.versions import LATEST_MINOR
+
+        if self.plan is not None:
+            return _saved_plan(self.plan, machine)
+        installed = machine.kubelet is not None and machine.kubelet.version is not None
+        newest = None if installed else f"1.{LATEST_MINOR}"
+        return plan_with(machine, str(self.profile), kubelet_version or newest)
 
 
-def require_machine(machine: object, profile: str | None, plan: str | None, *, live: bool) -> None:
-    """Raise UsageError where no argument or option names a machine."""
-    if not (machine or live or profile or plan):
-        raise click.UsageError("--machine names a machine; --live means this one")
+def as_planned_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Offer `--profile`, `--plan` and `--live`; the command gets `node`."""
 
+    @wraps(command)
+    def called(*, profile: str | None, plan: str | None, live: bool, **others: Any) -> Any:
+        if live and (profile is not None or plan is not None):
+            raise click.UsageError("--live is the node as it is now: leave out --profile and --plan")
+        if profile is not None and plan is not None:
+            raise click.UsageError("give --profile or --plan, not both")
+        return command(node=AsPlanned(profile, plan, live), **others)
 
-def node_as_planned(
-    machine: NodeTopology,
-    profile: str | None,
-    plan: str | None,
-    kubelet_version: str | None,
-    state: Mapping[str, str],
-) -> PlannedNode:
-    """Return a machine as a profile, or the plan in a file, makes it; `state` has the kubelet's state files.
-
-    Raises NumaforgeError where the machine cannot be planned, or the plan is for another host.
-    """
-    decided = plan_for(machine, profile, plan, kubelet_version)
-    if plan is not None and decided.kubelet is not None:
-        _hold_to(decided.kubelet.version, machine, plan, kubelet_version)
-    return as_plan_makes_it(machine, decided, state)
+    return offered(
+        profile_option,
+        _instead("--plan", metavar="FILE", type=click.Path(), help="Saved plan of this machine."),
+        _instead("--live", is_flag=True, help="The node as it is now [default: this machine]."),
+    )(called)
 
 
 def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> PlannedNode:
-    """Return a machine as its plan makes it; `state` as for `node_as_planned`."""
+    """Return a machine as its plan makes it; `state` has the kubelet's state files."""
     from numaforge.planning.planned_node import planned_node
     from numaforge.planning.render import files_of
     from numaforge.roles.role import kubelet
@@ -84,21 +99,10 @@ def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, 
     return planned_node(machine, plan, files_of(kubelet, plan, machine.edited_kubelet_text), state)
 
 
-def plan_for(
-    machine: NodeTopology, profile: str | None, plan: str | None, kubelet_version: str | None = None
-) -> NodePlan:
-    """Return the plan that a profile gives to a machine, or the one in a file.
-
-    A kubelet of unknown version is planned as the newest one. Raises NumaforgeError for a file that holds no
-    plan, or the plan of another host.
-    """
-    from numaforge.kubelet_minors.versions import LATEST_MINOR
+def _saved_plan(plan: str, machine: NodeTopology) -> NodePlan:
+    """Return the plan in a file; remark on GPUs of it that the machine lacks."""
     from numaforge.planning.plan import NodePlan
 
-    if plan is None:
-        installed = machine.kubelet is not None and machine.kubelet.version is not None
-        newest = None if installed else f"1.{LATEST_MINOR}"
-        return plan_with(machine, str(profile), kubelet_version or newest)
     remedy = "give what `numaforge plan -o json` has written"
     if plan != "-" and not Path(plan).exists():
         raise NumaforgeError("the file does not exist", where=plan, remedy=remedy)
@@ -113,16 +117,11 @@ def plan_for(
         )
     if strange := saved.cpus.reserved - machine.online - machine.offline:
         raise NumaforgeError(f"reserves CPU {min(strange)}, which the machine lacks", where=plan)
-    present = {gpu.pci_address: gpu.uuid for gpu in machine.gpus}
-    missing = [
-        planned_gpu.pci_address
-        for planned_gpu in saved.mig.gpus
-        if planned_gpu.pci_address not in present
-        or (
-            present[planned_gpu.pci_address] != planned_gpu.uuid
-            and None not in (present[planned_gpu.pci_address], planned_gpu.uuid)
-        )
-    ]
+    missing = []
+    for gpu in saved.mig.gpus:
+        present = [one.uuid for one in machine.gpus if one.pci_address == gpu.pci_address]
+        if gpu.uuid not in present and not (present and None in (gpu.uuid, *present)):
+            missing.append(gpu.pci_address)
     if missing:
         remark(f"{plan}: it cuts GPUs that are not there now ({', '.join(missing)}); plan again")
     return saved

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,11 @@ import click
 from numaforge.commands.machine import each_named, machine_of, machines_argument, root_option
 from numaforge.commands.options import WITHIN_SECONDS, limit_option, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, print_data, save, screen, show_json
+from numaforge.report.terminal import echo_lines, print_data, save, screen, show_json
 
 if TYPE_CHECKING:
     from numaforge.commands.many_machines import ManyMachines
-    from numaforge.findings import Severity
-    from numaforge.fleet.audit.fleet import AuditFinding, Changes, FleetAudit
+    from numaforge.fleet.audit.fleet import Changes, FleetAudit
 
 SUBJECTS = ("gpus", "gpudirect", "host")
 """The subjects of `numaforge.commands.one_machine.RULES`, for --help."""
@@ -40,10 +38,7 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     "--baseline", metavar="FILE", type=click.Path(), help="Accept the findings of an earlier audit (-o json)."
 )
 @click.option(
-    "--since",
-    metavar="FILE",
-    type=click.Path(),
-    help="Show changes since an earlier audit (-o json).",
+    "--since", metavar="FILE", type=click.Path(), help="Show changes since an earlier audit (-o json)."
 )
 @click.option(
     "--timeout",
@@ -102,19 +97,27 @@ def audit(
       numaforge audit inventory.py --to audit.html --to audit.json
       numaforge audit fleet/ --baseline known.json --since audit.json
     """
+    from numaforge.commands.capture import is_inventory
     from numaforge.commands.many_machines import read_machines
     from numaforge.findings import Severity
-    from numaforge.fleet.audit.fleet import Changes, changes, fleet_audit, with_baseline, with_rules
+    from numaforge.fleet.audit.fleet import (
+        UNREACHABLE,
+        Changes,
+        changes,
+        fleet_audit,
+        with_baseline,
+        with_rules,
+    )
     from numaforge.report.audit_documents import audit_document, earlier
 
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
     if root is not None and (sources or subject is None):
         raise click.UsageError("--root goes with --only, in place of MACHINE")
-    fleet_options = limits or baseline or since or files
-    if subject and not fleet_options and output in ("table", "json") and _names_one_machine(sources):
+    fleet_options = limits or baseline or since or files or output not in ("table", "json")
+    names = each_named(sources)
+    if subject and not fleet_options and len(names) <= 1 and not any(map(is_inventory, sources)):
         from numaforge.commands.one_machine import show_judgements
 
-        names = each_named(sources)
         machine = machine_of(names[0] if names else None, root)
         return show_judgements(machine, subject, severities, verbose=verbose, output=output)
     formats = {file: _format(file) for file in files}
@@ -138,23 +141,10 @@ def audit(
         elif output == "table":
             from numaforge.report.audit import audit_lines
 
-            for line in audit_lines(audited, changed or Changes(), screen(), whole=verbose):
-                echo(line)
+            echo_lines(audit_lines(audited, changed or Changes(), screen(), whole=verbose))
         else:
             print_data(_text(audited, changed, output, fail_on, machines))
-    return _exit_code(audited.open, severities)
-
-
-def _names_one_machine(sources: Sequence[str]) -> bool:
-    from numaforge.commands.capture import is_inventory
-
-    return len(each_named(sources)) <= 1 and not any(map(is_inventory, sources))
-
-
-def _exit_code(findings: Sequence[AuditFinding], severities: Sequence[Severity]) -> ExitCode:
-    from numaforge.fleet.audit.fleet import UNREACHABLE
-
-    wrong = {finding.finding.id for finding in findings if finding.finding.severity in severities}
+    wrong = {finding.finding.id for finding in audited.open if finding.finding.severity in severities}
     if not wrong:
         return ExitCode.YES
     return ExitCode.UNREACHABLE if wrong == {UNREACHABLE.id} else ExitCode.NO

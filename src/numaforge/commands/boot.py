@@ -7,7 +7,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode, HostError
-from numaforge.report.terminal import complain, echo, show_json
+from numaforge.report.terminal import complain, echo, show_answer
 
 
 @click.command(hidden=True)
@@ -42,11 +42,9 @@ def boot(dry: bool, replan: bool, confirm: bool, reports: bool, output: str) -> 
     from numaforge.image.first_boot import run
 
     record = run.confirm() if confirm else run.prepare(complain, replan=replan)
-    if output == "json":
-        show_json(asdict(record))
-    else:
-        did = record.did or "nothing had to change"
-        echo(f"planned by profile {record.profile}, which {record.named_by} names: {did}")
+    did = record.did or "nothing had to change"
+    words = f"planned by profile {record.profile}, which {record.named_by} names: {did}"
+    show_answer(output, lambda: asdict(record), lambda: [words])
     return ExitCode.YES
 
 
@@ -55,23 +53,11 @@ def _dry(replan: bool, output: str) -> int:
 
     why = "" if replan else run.why_not_planned()
     forecast = run.foresee(complain, replan=replan, ends_what_was_left=False) if not why else None
-    if output == "json":
-        show_json(
-            {
-                "profile": forecast.goal.plan.profile if forecast else None,
-                "named_by": forecast.chosen.by if forecast else None,
-                "changed": list(forecast.changed) if forecast else [],
-                "does": list(forecast.does) if forecast else [],
-                "why_not": why,
-            }
-        )
-        return ExitCode.YES
-    if forecast is None:
-        echo(why)
-        return ExitCode.YES
-    echo(f"profile {forecast.goal.plan.profile}, by {forecast.chosen.by}")
-    for sentence in forecast.does or ("the node is as planned",):
-        echo(sentence)
+    profile, by = (forecast.goal.plan.profile, forecast.chosen.by) if forecast else (None, None)
+    changed, does = (forecast.changed, forecast.does) if forecast else ((), ())
+    lines = [f"profile {profile}, by {by}", *(does or ["the node is as planned"])] if forecast else [why]
+    document = {"profile": profile, "named_by": by, "changed": changed, "does": does, "why_not": why}
+    show_answer(output, lambda: document, lambda: lines)
     return ExitCode.YES
 
 
@@ -87,11 +73,8 @@ def _report_to_node(say_line: Callable[[str], None], output: str) -> int:
             report(say_line, only_confirms=True)
         echo("boot.yaml turns reports off for this node")
         return ExitCode.YES
-    answer = report(say_line)
-    if answer is None:
+    if (answer := report(say_line)) is None:
         echo("this machine has joined no cluster: nothing to report to")
-    elif output == "json":
-        show_json(asdict(answer))
     else:
-        echo(f"reported on the Node: {answer.verdict}")
+        show_answer(output, lambda: asdict(answer), lambda: [f"reported on the Node: {answer.verdict}"])
     return ExitCode.YES

@@ -15,7 +15,7 @@ import click
 
 from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.one_host import captured
-from numaforge.commands.options import limit_option
+from numaforge.commands.options import data_option, limit_option
 from numaforge.lib import ansible
 from numaforge.lib.errors import ExitCode, HostError
 from numaforge.lib.quantity import counted
@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=click.Choice(["json"]), expose_value=False, help="Format.")
 @limit_option
-@click.option(
-    "--data",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Connection data for pyinfra, e.g. ssh_user=ubuntu, ssh_port=2222 or ssh_key=PATH.",
-)
+@data_option
 @root_option
 def capture(
     host: str | None,
@@ -71,14 +66,10 @@ def capture(
             snapshot = snapshot_of(None, root)
     if to is None and sys.stdout.isatty():  # a snapshot has thousands of lines
         name = host or (Path(root).resolve().name if root else socket.gethostname())
-        to = f"{_file_name(name)}.snapshot.json"
+        name = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "host"  # docker-web of @docker/web
+        to = f"{name}.snapshot.json"
     save(snapshot.to_json(), to, private=True)
     return ExitCode.YES
-
-
-def _file_name(host: str) -> str:
-    """Return a host's name as one of a file: `@docker/web` is `docker-web`."""
-    return re.sub(r"[^\w.-]+", "-", host).strip("-.") or "host"
 
 
 def is_inventory(source: str) -> bool:
@@ -99,22 +90,16 @@ def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
 def captured_hosts(
     inventory: str, limits: Sequence[str], folder: Path, data: Mapping[str, object]
 ) -> tuple[Answers, dict[str, str]]:
-    """Capture the hosts of an inventory into a folder; return the answers and each captured file.
-
-    `data` is additional host data for the run.
-    """
+    """Capture the hosts of an inventory into a folder, with host data for the run; return each file."""
     from numaforge.commands.over_inventory import ask_all
     from numaforge.run.topology import CAPTURED
 
-    script_data = {"out": str(folder.absolute()), **data}
-    words = [
-        word for name, value in script_data.items() for word in ("--data", f"{name}={json.dumps(value)}")
-    ]
+    named = {"out": str(folder.absolute()), **data}.items()
+    words = [word for name, value in named for word in ("--data", f"{name}={json.dumps(value)}")]
     function = "numaforge.run.topology.capture"
     answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", words)
-    return answers, {
-        name: answers.events[name]["file"] for name in answers.settings if name not in answers.failed
-    }
+    captured_names = (name for name in answers.settings if name not in answers.failed)
+    return answers, {name: answers.events[name]["file"] for name in captured_names}
 
 
 def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data: Sequence[str]) -> ExitCode:

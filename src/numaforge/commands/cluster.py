@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.cluster_explain import explain
-from numaforge.commands.machine import machines_argument, planning_options
+from numaforge.commands.machine import Planning, machines_argument, planning_options
 from numaforge.commands.options import login_options, output_option
 from numaforge.commands.served import DRA, SYSTEMS, served_nodes, systems_option
 from numaforge.lib.errors import ExitCode
@@ -31,12 +31,7 @@ def cluster() -> None:
 @login_options
 @output_option("table", "json")
 def verify(
-    sources: tuple[str, ...],
-    profile: str | None,
-    kubelet_version: str | None,
-    systems: tuple[str, ...],
-    output: str,
-    **login: str | None,
+    sources: tuple[str, ...], planning: Planning, systems: tuple[str, ...], output: str, **login: str | None
 ) -> int:
     """Compare a cluster's live objects with the plans of these nodes, and name the writer of each difference.
 
@@ -56,7 +51,7 @@ def verify(
     from numaforge.cluster.schedulers.systems import generate as generated
     from numaforge.lib.quantity import counted
 
-    nodes, code = served_nodes(sources, profile, kubelet_version)
+    nodes, code = served_nodes(sources, planning)
     if not nodes:
         return code
     deviations_of, passed_over, count_compared = {}, dict[str, list[str]](), 0
@@ -69,32 +64,19 @@ def verify(
         slices = Kubectl(**login).resource_slices()
         if slices is None and any(node.plan.dra for node in nodes):
             passed_over.setdefault(DRA, []).append("resource.k8s.io ResourceSlice")
-        node_names = {node.name for node in nodes}
-        count_compared += sum(
-            (device_slice.get("spec") or {}).get("nodeName") in node_names for device_slice in slices or ()
-        )
-        deviations_of.setdefault(DRA, []).extend(
-            slice_deviations(nodes, slices) if slices is not None else ()
-        )
+        names = {node.name for node in nodes}
+        count_compared += sum((one.get("spec") or {}).get("nodeName") in names for one in slices or ())
+        if slices is not None:
+            deviations_of.setdefault(DRA, []).extend(slice_deviations(nodes, slices))
     wrong = any(deviations_of.values())
     if output == "json":
-        show_json(
-            {
-                "schema": 1,
-                "objects": count_compared,
-                "deviations": {
-                    name: [asdict(one) for one in deviations_list]
-                    for name, deviations_list in deviations_of.items()
-                },
-                "not_served": passed_over,
-            }
-        )
+        documents = {name: [asdict(one) for one in several] for name, several in deviations_of.items()}
+        counts = {"schema": 1, "objects": count_compared}
+        show_json({**counts, "deviations": documents, "not_served": passed_over})
     else:
         for name, kinds in passed_over.items():
             remark(f"{name}: the cluster does not serve {', '.join(kinds)}")
-        for name, deviations_list in deviations_of.items():
-            for one in deviations_list:
-                echo_lines([f"{name}: {one}"])
+        echo_lines(f"{name}: {one}" for name, several in deviations_of.items() for one in several)
         how = "see above" if wrong else "as planned"
         echo(f"{counted(count_compared, 'object')} compared with {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code

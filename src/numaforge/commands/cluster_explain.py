@@ -12,6 +12,7 @@ import click
 
 from numaforge.commands.as_planned import as_plan_makes_it
 from numaforge.commands.machine import (
+    Planning,
     each_named,
     is_image_root,
     machines_argument,
@@ -19,9 +20,9 @@ from numaforge.commands.machine import (
     plan_with,
     planning_options,
 )
-from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
+from numaforge.commands.options import WITHIN_SECONDS, limit_option, login_options, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import complain, echo_lines, remark, show_json
+from numaforge.report.terminal import complain, remark, show_answer
 
 if TYPE_CHECKING:
     from numaforge.cluster.explain.candidates import GivenMachine
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 @click.argument("pod", metavar="POD", type=click.Path(allow_dash=True))
 @machines_argument
 @planning_options
-@click.option(
-    "--limit", "limits", metavar="HOST", multiple=True, help="Limit to these hosts of an INVENTORY."
-)
+@limit_option
 @click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods by kubectl (read-only).")
 @click.option(
     "--cluster",
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
 def explain(
     pod: str,
     sources: tuple[str, ...],
-    profile: str | None,
-    kubelet_version: str | None,
+    planning: Planning,
     limits: tuple[str, ...],
     live: bool,
     saved: str | None,
@@ -92,7 +90,7 @@ def explain(
     )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="numaforge-")))
-        machines, code = _machines(_all_named(sources, limits, folder), profile, kubelet_version, read)
+        machines, code = _machines(_all_named(sources, limits, folder), planning, read)
     if not machines and code:
         return code
     subject = read.pod(pod) if read and is_name else None
@@ -111,11 +109,11 @@ def explain(
         nodes_before = nodes_before if workload.follows else nodes
         answer, nodes = explained(workload, nodes_before)
         answers.append(answer)
-    if output == "json":
-        show_json({"schema": 1, "workloads": [explanation_document(answer, subject) for answer in answers]})
-    else:
-        for number, answer in enumerate(answers):
-            echo_lines([*([""] if number else []), *explanation_lines(answer, subject)])
+    show_answer(
+        output,
+        lambda: {"schema": 1, "workloads": [explanation_document(answer, subject) for answer in answers]},
+        lambda: [line for answer in answers for line in ("", *explanation_lines(answer, subject))][1:],
+    )
     return ExitCode.YES if all(answer.fits for answer in answers) else ExitCode.NO
 
 
@@ -197,7 +195,7 @@ def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> I
 
 
 def _machines(
-    names: Iterator[str], profile: str | None, kubelet_version: str | None, cluster: LiveCluster | None
+    names: Iterator[str], planning: Planning, cluster: LiveCluster | None
 ) -> tuple[list[GivenMachine], int]:
     """Return the machines that could be read, each with its plan, and the exit code of the others.
 
@@ -206,8 +204,8 @@ def _machines(
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profiles import load_profile
 
-    if profile is not None and not is_image_root(profile):
-        load_profile(profile)  # what is wrong with it is wrong for every node
+    if planning.profile is not None and not is_image_root(planning.profile):
+        load_profile(planning.profile)  # what is wrong with it is wrong for every node
     hosts: dict[str, NodeTopology] = {}
     plans: dict[str, NodePlan] = {}
     code: int = ExitCode.YES
@@ -228,7 +226,7 @@ def _machines(
             raise NumaforgeError(f"{host}: several machines have this name, and a cluster takes one")
         same[host] = saved  # type: ignore[assignment]
     machines = [
-        _machine(host, hosts.get(host), plans.get(host), profile, kubelet_version, cluster)
+        _machine(host, hosts.get(host), plans.get(host), planning, cluster)
         for host in dict.fromkeys((*hosts, *plans))
     ]
     return machines, code
@@ -238,8 +236,7 @@ def _machine(
     name: str,
     machine: NodeTopology | None,
     plan: NodePlan | None,
-    profile: str | None,
-    kubelet_version: str | None,
+    planning: Planning,
     cluster: LiveCluster | None,
 ) -> GivenMachine:
     """Return a machine with its kubelet: as a profile or a plan makes it, else as it is."""
@@ -252,17 +249,13 @@ def _machine(
     name = registered_name(installed.flags if installed else (), name)
     state = dict(installed.state_files) if installed and cluster else {}
     try:
-        if profile is not None:
-            return _as_planned(name, machine, plan_with(machine, profile, kubelet_version), state)
-        if plan is not None:
-            return _as_planned(name, machine, plan, state)
-        return _as_it_is(name, machine, kubelet_version, state)
+        if planning.profile is not None:
+            plan = plan_with(machine, planning.profile, planning.kubelet_version)
+        if plan is None:
+            return _as_it_is(name, machine, planning.kubelet_version, state)
+        return _given_machine(name, as_plan_makes_it(machine, plan, state).scenario(name), plan)
     except NumaforgeError as error:
         return GivenMachine(name, None, why_unknown="; ".join(map(str.strip, str(error).splitlines())))
-
-
-def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:
-    return _given_machine(name, as_plan_makes_it(machine, plan, state).scenario(name), plan)
 
 
 def _as_it_is(
@@ -287,17 +280,11 @@ def _given_machine(name: str, scenario: Scenario, plan: NodePlan | None) -> Give
     from numaforge.cluster.explain.node_claims import as_planned
 
     labels, world = as_planned(name, scenario, plan)
-    given_devices = _devices_held(scenario.topology) if scenario.state else None
-    return GivenMachine(name, scenario, labels, given_devices=given_devices, world=world)
-
-
-def _devices_held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:
-    """Return the devices that each pod's containers held at capture, by resource; None where unknown."""
-    if machine.device_holders is None:
-        return None
-    devices_of: dict[str, dict[str, dict[str, set[str]]]] = {}
-    for device in machine.device_holders:
+    holders = scenario.topology.device_holders if scenario.state else None
+    held: dict[str, dict[str, dict[str, set[str]]]] = {}  # by pod, container and resource, at capture
+    for device in holders or ():
         if device.present:
-            container = devices_of.setdefault(device.pod, {}).setdefault(device.container, {})
+            container = held.setdefault(device.pod, {}).setdefault(device.container, {})
             container.setdefault(device.resource, set()).add(device.device)
-    return devices_of
+    given_devices = None if holders is None else held
+    return GivenMachine(name, scenario, labels, given_devices=given_devices, world=world)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from numaforge.commands.capture import inventories_of
 from numaforge.commands.machine import (
+    Planning,
     machine_argument,
     machine_of,
     plan_or_machine,
@@ -44,7 +45,9 @@ def config_map_options(
     )
 
 
-def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Command], Command]:
+def handing_options(
+    name: str, namespace: str = "gpu-operator"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Offer the options of a ConfigMap for a GPU manager: machines or an inventory, name and namespace."""
     return offered(
         machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
@@ -56,11 +59,7 @@ def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Com
 
 
 def handed_machines(
-    sources: Sequence[str],
-    limits: Sequence[str],
-    profile: str | None,
-    kubelet_version: str | None,
-    handed: Handed,
+    handed: Handed, sources: Sequence[str], limits: Sequence[str], planning: Planning
 ) -> list[tuple[NodePlan, NodeTopology]]:
     """Return the plans and machines for a ConfigMap: the named ones, or an inventory's hosts.
 
@@ -68,19 +67,26 @@ def handed_machines(
     an inventory leaves its GPUs to the manager.
     """
     if inventories := inventories_of(sources, limits):
-        if len(sources) > 1 or profile or kubelet_version:
+        if len(sources) > 1 or any(planning):
             raise click.UsageError("give an INVENTORY alone: it has each host's profile")
         return _of_inventory(inventories[0], limits, handed)
-    return [_of_snapshot(source, profile, kubelet_version) for source in sources]
+    machines = []
+    for source in sources:
+        machine, planned = planned_machine(source, planning)
+        if not machine.gpus:
+            raise PlanError(
+                "has no settings for GPUs",
+                where=source,
+                remedy="name the snapshot of a machine with GPUs, not its plan",
+            )
+        machines.append((planned, machine))
+    return machines
 
 
 def say_manifests(
     manifests: Sequence[object], labels: Mapping[str, Mapping[str, str]], output: str, /, **document: object
 ) -> None:
-    """Print manifests, with each host's labels as comments.
-
-    As JSON, print `document` with the labels.
-    """
+    """Print manifests, with each host's labels as comments; as JSON, `document` with the labels."""
     from numaforge.lib.kubernetes_objects import as_yaml
 
     if output == "json":
@@ -92,19 +98,6 @@ def say_manifests(
         for key, value in host_labels.items()
     )
     save("".join([*lines, as_yaml(*manifests)]), None)
-
-
-def _of_snapshot(
-    source: str, profile: str | None, kubelet_version: str | None
-) -> tuple[NodePlan, NodeTopology]:
-    machine, planned = planned_machine(source, profile, kubelet_version)
-    if not machine.gpus:
-        raise PlanError(
-            "has no settings for GPUs",
-            where=source,
-            remedy="name the snapshot of a machine with GPUs, not its plan",
-        )
-    return planned, machine
 
 
 def _of_inventory(

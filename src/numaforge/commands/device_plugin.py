@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
+from numaforge.commands.as_planned import AsPlanned, as_planned_options
 from numaforge.commands.config_maps import config_map_options
 from numaforge.commands.machine import (
+    Planning,
     machine_argument,
-    machine_of,
     planned_machine,
     planning_options,
     snapshot_argument,
@@ -17,7 +17,7 @@ from numaforge.commands.machine import (
 from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option, read_wrapped, remark_repeated
 from numaforge.lib.errors import ExitCode
-from numaforge.report.terminal import echo_lines, save, show_json
+from numaforge.report.terminal import save, show_answer, show_json
 
 
 def _is_configuration(document: Mapping[str, Any]) -> bool:
@@ -35,15 +35,7 @@ def device_plugin() -> None:
 @as_planned_options
 @key_option
 @output_option("text", "json")
-def check(
-    file: str,
-    source: str | None,
-    profile: str | None,
-    plan: str | None,
-    live: bool,
-    key: str | None,
-    output: str,
-) -> int:
+def check(file: str, source: str | None, node: AsPlanned, key: str | None, output: str) -> int:
     """Check a device plugin's configuration, more strictly than the plugin does.
 
     FILE is a configuration, or a ConfigMap or Helm values with one. With MACHINE, also checks it against that
@@ -63,23 +55,21 @@ def check(
     from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.mig.plan import as_cut
 
-    planned = asked_as_planned(profile, plan, live=live)
     text, where = read_wrapped(file, key, _is_configuration)
     config = parse_device_plugin(text, where)
     remark_repeated(text, where)
-    findings = check_config(config)
-    counts = None
-    if source is not None or planned or live:
-        machine = machine_of(source, None)
-        mig = plan_for(machine, profile, plan).mig if planned else MigPlan()
+    findings, counts = check_config(config), None
+    if (machine := node.machine(source)) is not None:
+        mig = node.plan_for(machine).mig if node.planned else MigPlan()
         machine_after = as_listed(as_cut(machine, mig))
         findings = (*findings, *check_answers(config, machine_after), *check_machine(config, machine_after))
         counts = {} if has_errors(findings) else advertised(config, machine_after)
-    if output == "json":
-        show_json(plugin_document("starts", findings, counts))
-    else:
-        refusal = "the device plugin does not start"
-        echo_lines(plugin_lines("the device plugin", findings, counts, refusal))
+    refusal = "the device plugin does not start"
+    show_answer(
+        output,
+        lambda: plugin_document("starts", findings, counts),
+        lambda: plugin_lines("the device plugin", findings, counts, refusal),
+    )
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 
@@ -88,14 +78,7 @@ def check(
 @planning_options
 @config_map_options("numaforge-device-plugin")
 @output_option("yaml", "json")
-def config(
-    sources: tuple[str, ...],
-    profile: str | None,
-    kubelet_version: str | None,
-    name: str,
-    namespace: str,
-    output: str,
-) -> int:
+def config(sources: tuple[str, ...], planning: Planning, name: str, namespace: str, output: str) -> int:
     """Write the plugin's ConfigMap for these nodes: a key per kind of node.
 
     The Node label nvidia.com/device-plugin.config chooses the key; the roll-out sets it.
@@ -107,7 +90,7 @@ def config(
     from numaforge.lib.kubernetes_objects import as_yaml
     from numaforge.roles.device_plugin.manifests import device_plugin_config_map
 
-    plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
+    plans = [planned_machine(source, planning)[1] for source in sources]
     manifest = device_plugin_config_map(plans, name, namespace)
     if output == "json":
         show_json(manifest)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.machine import is_image_root, plan_of, plan_or_machine, plan_with, planning_options
+from numaforge.commands.machine import (
+    Planning,
+    is_image_root,
+    plan_of,
+    plan_or_machine,
+    plan_with,
+    planning_options,
+)
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.mistakes import yaml_scalar
@@ -16,8 +23,6 @@ from numaforge.lib.quantity import counted
 from numaforge.report.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
-    from numaforge.planning.plan import NodePlan
     from numaforge.report.difference import Unlike
 
 
@@ -29,9 +34,7 @@ if TYPE_CHECKING:
     "--identifiers", is_flag=True, help="Also show names, UUIDs and processes, which always differ."
 )
 @output_option("table", "json")
-def diff(
-    left: str, right: str, profile: str | None, kubelet_version: str | None, identifiers: bool, output: str
-) -> int:
+def diff(left: str, right: str, planning: Planning, identifiers: bool, output: str) -> int:
     """Compare two machines or plans.
 
     Shows what differs between A and B.
@@ -45,9 +48,9 @@ def diff(
     from numaforge.report.difference import differences
 
     if is_image_root(right):
-        documents = _now_and_with_image(left, right, profile, kubelet_version)
+        documents = _now_and_with_image(left, right, planning)
     else:
-        documents = [_comparable(source, profile, kubelet_version) for source in (left, right)]
+        documents = [_comparable(source, planning) for source in (left, right)]
     kinds = [kind for kind in documents[0] if kind in documents[1]]
     if not kinds:
         raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
@@ -60,50 +63,35 @@ def diff(
             {"schema": 1, "differences": {kind: [one._asdict() for one in unlike[kind]] for kind in kinds}}
         )
     else:
+        short = Path(left).name, Path(right).name  # names of files, without folders where these differ
         for kind in kinds:
-            _show_differences(kind, unlike[kind], _column_names(left, right))
+            _show_differences(kind, unlike[kind], short if short[0] != short[1] else (left, right))
     return ExitCode.NO if any(unlike.values()) else ExitCode.YES
 
 
-def _now_and_with_image(
-    source: str, image: str, profile: str | None, kubelet_version: str | None
-) -> list[dict[str, Any]]:
+def _now_and_with_image(source: str, image: str, planning: Planning) -> list[dict[str, Any]]:
     """Return a machine's current plan, and the one that it would make with an image."""
     from numaforge.planning.document import to_document
     from numaforge.planning.plan import NodePlan
 
     machine = plan_or_machine(source)
-    planned = None if isinstance(machine, NodePlan) else plan_of(machine, profile, None)
-    if isinstance(machine, NodePlan) or planned is None:
+    if isinstance(machine, NodePlan) or not (planned := plan_of(machine, Planning(planning.profile))):
         raise click.UsageError(f"{source} is not a machine with a plan: give --profile")
-    return [{"plan": to_document(plan)} for plan in (planned, plan_with(machine, image, kubelet_version))]
+    with_image = plan_with(machine, image, planning.kubelet_version)
+    return [{"plan": to_document(plan)} for plan in (planned, with_image)]
 
 
-def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
+def _comparable(source: str, planning: Planning) -> dict[str, Any]:
     """Return the comparable documents of a source by kind: its machine, its plan."""
     from numaforge.machine.topology.document import to_document as topology_document
     from numaforge.planning.document import to_document as plan_document
-
-    machine, plan = _source(source, profile, kubelet_version)
-    documents = {} if machine is None else {"machine": topology_document(machine)}
-    return documents if plan is None else {**documents, "plan": plan_document(plan)}
-
-
-def _source(
-    source: str, profile: str | None, kubelet_version: str | None
-) -> tuple[NodeTopology | None, NodePlan | None]:
     from numaforge.planning.plan import NodePlan
 
     saved = plan_or_machine(source)
     if isinstance(saved, NodePlan):
-        return None, saved
-    return saved, plan_of(saved, profile, kubelet_version)
-
-
-def _column_names(first: str, right: str) -> tuple[str, str]:
-    """Return the column headings: file names without folders where these differ, else the given names."""
-    short = Path(first).name, Path(right).name
-    return short if short[0] != short[1] else (first, right)
+        return {"plan": plan_document(saved)}
+    plan, machine = plan_of(saved, planning), {"machine": topology_document(saved)}
+    return machine if plan is None else {**machine, "plan": plan_document(plan)}
 
 
 def _show_differences(kind: str, unlike: list[Unlike], names: tuple[str, str]) -> None:

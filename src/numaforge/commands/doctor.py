@@ -9,7 +9,7 @@ import click
 
 from numaforge.commands.options import limit_option, output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, progress, screen, show_json
+from numaforge.report.terminal import progress, screen, show_answer
 
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
@@ -38,11 +38,7 @@ def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
     from numaforge.report.doctor import doctor_document, doctor_lines
 
     checks_of, unreachable = _looked(inventory, limits)
-    if output == "json":
-        show_json(doctor_document(checks_of))
-    else:
-        for line in doctor_lines(checks_of, screen()):
-            echo(line)
+    show_answer(output, lambda: doctor_document(checks_of), lambda: doctor_lines(checks_of, screen()))
     lacking = {where for where, checks in checks_of.items() if errors(checks)}
     if lacking and lacking <= unreachable:
         return ExitCode.UNREACHABLE
@@ -92,19 +88,12 @@ def _options(answers: Answers | None) -> RolloutOptions:
     from numaforge.rollout.options import read_options
 
     settings = answers.settings if answers else {}
-    return read_options(
-        agreed(
-            {
-                host: host_settings
-                for host, host_settings in settings.items()
-                if isinstance(host_settings, Mapping)
-            },
-            LOGIN,
-        )
-    )
+    options = {host: of_host for host, of_host in settings.items() if isinstance(of_host, Mapping)}
+    return read_options(agreed(options, LOGIN))
 
 
 def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
+    from numaforge.findings import Severity
     from numaforge.preflight import Check
     from numaforge.preflight.host import checks
 
@@ -118,7 +107,10 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
         ready = checks(event["answer"], event["asked_at"], event["answered_at"])
         why = event.get("refused")
         profile = _refused("profile", why) if why else Check("profile", f"{event['profile']}: can be planned")
-        checks_of[name] = (login, *ready, profile, *_changed(event.get("changed")))
+        checks_of[name] = (login, *ready, profile)
+        if mode := event.get("changed"):  # the GPU memory mode, since the host's plan
+            again = Check("GPU memory", mode, Severity.WARNING, "plan and apply again, drained")
+            checks_of[name] += (again,)
     return checks_of
 
 
@@ -131,26 +123,13 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
     from numaforge.rollout.racks import REMEDY
 
     trays = {host: tray_in(event.get("tray")) for host, event in answers.events.items()}
-    unlike = disagreements({host: tray for host, tray in trays.items() if tray is not None})
+    remedy = "`numaforge audit` shows the remedy for each tray"
     return tuple(
-        Check("IMEX nodes", disagreement_text(disagreement), Severity.ERROR, REMEDY)
-        if disagreement.what == NODE_LISTS
-        else Check(
-            disagreement.what,
-            disagreement_text(disagreement),
-            Severity.WARNING,
-            "`numaforge audit` shows the remedy for each tray",
-        )
-        for disagreement in unlike
+        Check("IMEX nodes", disagreement_text(one), Severity.ERROR, REMEDY)
+        if one.what == NODE_LISTS
+        else Check(one.what, disagreement_text(one), Severity.WARNING, remedy)
+        for one in disagreements({host: tray for host, tray in trays.items() if tray is not None})
     )
-
-
-def _changed(why: str | None) -> tuple[Check, ...]:
-    """Return a warning where the GPU memory mode has changed since the host's plan."""
-    from numaforge.findings import Severity
-    from numaforge.preflight import Check
-
-    return (Check("GPU memory", why, Severity.WARNING, "plan and apply again, drained"),) if why else ()
 
 
 def _refused(name: str, why: str) -> Check:

@@ -5,6 +5,7 @@ from pathlib import PurePath
 import click
 
 from numaforge.commands.machine import (
+    Planning,
     machine_and_plan,
     planning_options,
     root_option,
@@ -26,14 +27,7 @@ FORMATS = ("svg", "png", "pdf")
     help="Where to save it, in the format of its name [default: SVG on standard output].",
 )
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="The format.")
-def draw(
-    source: str | None,
-    root: str | None,
-    profile: str | None,
-    kubelet_version: str | None,
-    to: str | None,
-    output: str | None,
-) -> None:
+def draw(source: str | None, planning: Planning, to: str | None, output: str | None) -> None:
     """Draw a machine and its plan, as SVG, PNG or PDF.
 
     Shows the plan of --profile, else the one saved on the host, if any. A PLAN file alone shows NUMA nodes
@@ -47,5 +41,4 @@ def draw(
         raise click.UsageError(f"{to} has the suffix of {extension.upper()}, but -o says {output.upper()}")
     picture = f".{output}" if output else to
     check_format(picture)
-    machine, decided = machine_and_plan(source, root, profile, kubelet_version)
-    save(in_format(drawn(machine, decided), picture), to)
+    save(in_format(drawn(*machine_and_plan(source, planning)), picture), to)

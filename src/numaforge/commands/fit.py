@@ -12,10 +12,10 @@ from numaforge.commands.machine import each_named, machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.lib.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import remark, show, show_json
+from numaforge.lib.given import digits
+from numaforge.report.terminal import remark, show, show_answer, show_json
 
 if TYPE_CHECKING:
-    from numaforge.commands.inputs import GivenPods
     from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.kubelet.admission.fit import FitReport, Scenario
     from numaforge.kubelet.admission.pod import Pod
@@ -55,6 +55,7 @@ def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output
 
 
 def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
+    from numaforge.commands.inputs import read_pods
     from numaforge.kubelet.admission.alignment import explain_gpus
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
@@ -63,7 +64,11 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
     from numaforge.report.near_gpus import near_document, near_lines
 
-    shape, request = _only_pod(pod)
+    request = read_pods([pod])
+    pods = [operation for operation in request.operations if not isinstance(operation, str)]
+    if len(pods) != 1:
+        raise NumaforgeError(f"holds {len(pods)} pods", where=pod, remedy="give one pod")
+    shape = pods[0]
     inventories: list[Inventory | None] = []
     is_bound = False
     documents: list[dict[str, Any]] = []
@@ -84,15 +89,10 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
         reports.append((node, report))
         sizes = _whole_gpus_of(shape, scenario)
         if output == "json":
-            documents.append(
-                {
-                    "node": node,
-                    **fit_document(report),
-                    "not_known": list(unknown),
-                    "largest": shape_documents(resource, shapes),
-                    "near": near_document(scenario.topology, sizes) if sizes else None,
-                }
-            )
+            document = {"node": node, **fit_document(report), "not_known": unknown}
+            document["largest"] = shape_documents(resource, shapes)
+            document["near"] = near_document(scenario.topology, sizes) if sizes else None
+            documents.append(document)
         else:
             near = [*near_lines(scenario.topology, sizes)] if sizes else []
             lacking = report.configured.runs_out if report.configured.pods == 0 else ()
@@ -143,10 +143,11 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
         remark(f"not counted: {unread}")
     kinds = kinds_of(nodes)
     report = best_settings(kinds, load_file.load)
-    if output == "json":
-        show_json({"schema": 1, "nodes": len(nodes), **shapes_document(report, load_file.load)})
-    else:
-        show(shapes_tables(report, load_file.load, len(nodes), len(kinds)))
+    show_answer(
+        output,
+        lambda: {"schema": 1, "nodes": len(nodes), **shapes_document(report, load_file.load)},
+        lambda: shapes_tables(report, load_file.load, len(nodes), len(kinds)),
+    )
     pods_of_load = sum(shape.count for shape in load_file.load.shapes)
     return ExitCode.YES if report.configured.pods == pods_of_load else ExitCode.NO
 
@@ -158,26 +159,14 @@ def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]
     for source in topologies:
         name, equals, count = source.rpartition("=")
         if equals and name and not Path(source).exists():
-            if not (
-                count.isascii() and count.isdigit() and 0 < int(count[:6]) <= MOST_NODES and len(count) < 6
-            ):
+            number = digits(count)
+            if number is None or not 0 < number <= MOST_NODES:
                 raise NumaforgeError(
                     f"{count!r} is not a number of nodes", where=source, remedy=f"write 1 to {MOST_NODES}"
                 )
-            yield name, int(count)
+            yield name, number
         else:
             yield from ((source_name, 1) for source_name in each_named([source]))
-
-
-def _only_pod(path: str) -> tuple[Pod, GivenPods]:
-    """Return the only pod in a file, and all that the file holds."""
-    from numaforge.commands.inputs import read_pods
-
-    request = read_pods([path])
-    pods = [operation for operation in request.operations if not isinstance(operation, str)]
-    if len(pods) != 1:
-        raise NumaforgeError(f"holds {len(pods)} pods", where=path, remedy="give one pod")
-    return pods[0], request
 
 
 def _whole_gpus_of(pod: Pod, scenario: Scenario) -> tuple[int, ...]:
@@ -186,20 +175,15 @@ def _whole_gpus_of(pod: Pod, scenario: Scenario) -> tuple[int, ...]:
     from numaforge.report.near_gpus import USUAL_SIZES
 
     known = {resource for resource, _ in gpus_of_devices(scenario.topology, scenario.devices or {})}
-    sizes = {
-        int(amount)
-        for container in pod.containers
-        for resource, amount in container.limits.items()
-        if resource in known
-    }
+    limits = [limit for container in pod.containers for limit in container.limits.items()]
+    sizes = {int(amount) for resource, amount in limits if resource in known}
     return tuple(sorted(sizes - {0, 1})) or (USUAL_SIZES if sizes - {0} else ())
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:
     """Return the resource to vary: the pod's devices, else the node's GPUs, else slices."""
     offered = scenario.devices or {}
-    resources = [
-        resource for container in pod.containers for resource in container.limits if resource in offered
-    ]
-    slices = [resource for resource, devices in offered.items() if any(one.part_of for one in devices)]
-    return next(iter([*resources, *(resource for resource in offered if _GPU in resource), *slices]), None)
+    resources = [name for container in pod.containers for name in container.limits if name in offered]
+    gpus = [name for name in offered if _GPU in name]
+    slices = [name for name, devices in offered.items() if any(one.part_of for one in devices)]
+    return next(iter([*resources, *gpus, *slices]), None)

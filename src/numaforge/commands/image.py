@@ -1,11 +1,8 @@
 """`numaforge image`: what the builder of an image is told."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +10,8 @@ from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import print_data, remark, show_json
 
-if TYPE_CHECKING:
-    from numaforge.planning.plan import NodePlan
-
 BUILDERS = ("line", "mkosi", "grub", "bootc")
+_NEVER = "nothing adds them: maintenance.reboot is never"
 
 
 @click.group()
@@ -56,21 +51,17 @@ def cmdline(file: str, builder: str, output: str) -> int:
             "names no machine, or no profile", where=file, remedy="write machines, and boot: {profile: NAME}"
         )
     shared = shared_parameters(plans)
+    own = {name: [word for word in plan.kernel.cmdline if word not in shared] for name, plan in plans.items()}
     if output == "json":
-        machines = {
-            name: {"only": _only(plan, shared), "reboot": plan.kernel.reboot} for name, plan in plans.items()
-        }
+        machines = {name: {"only": own[name], "reboot": plan.kernel.reboot} for name, plan in plans.items()}
         show_json({"shared": shared, "machines": machines})
         return ExitCode.YES
     print_data(f"{for_builder(shared, builder)}\n")
-    for name, plan in plans.items():
-        if own := _only(plan, shared):
-            how = (
-                "its first boot adds them, and reboots once"
-                if plan.kernel.reboot == "allowed"
-                else "nothing adds them: maintenance.reboot is never"
-            )
-            remark(f"{name} alone needs {' '.join(own)}: {how}")
+    for name, words in own.items():
+        reboots = plans[name].kernel.reboot == "allowed"
+        how = "its first boot adds them, and reboots once" if reboots else _NEVER
+        if words:
+            remark(f"{name} alone needs {' '.join(words)}: {how}")
     return ExitCode.YES
 
 
@@ -84,7 +75,3 @@ def for_builder(parameters: Sequence[str], builder: str) -> str:
     if builder == "bootc":
         return f"kargs = {json.dumps(list(parameters))}"
     return " ".join(parameters)
-
-
-def _only(plan: NodePlan, shared: Sequence[str]) -> list[str]:
-    return [word for word in plan.kernel.cmdline if word not in shared]

@@ -68,11 +68,8 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
         raise NumaforgeError(f"{user!r} is not a user name", where="--user", remedy="write one such as root")
     connections = _connections_of(hosts, user)
     if profile not in (*ready_profiles(), *machine_profiles()):
-        raise NumaforgeError(
-            f"there is no ready profile {profile!r}",
-            where="--profile",
-            remedy=f"name one of {named_profiles()}",
-        )
+        remedy = f"name one of {named_profiles()}"
+        raise NumaforgeError(f"there is no ready profile {profile!r}", where="--profile", remedy=remedy)
     templates = template_dir() / "init"
     environment = Environment(  # noqa: S701 (the output is Python, YAML and Markdown, not HTML)
         loader=FileSystemLoader(templates),
@@ -146,18 +143,14 @@ def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def _refuse_what_is_there(folder: Path) -> None:
+    new = "name a folder that does not exist yet"
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise NumaforgeError("is a file", where=str(folder), remedy="name a folder that does not exist yet")
-    names = sorted(path.name for path in folder.iterdir())
-    if names:
-        raise NumaforgeError(
-            f"the folder is not empty: {first_of(names, _NAMED_AT_MOST)}",
-            where=str(folder),
-            remedy="nothing is overwritten: name a folder that does not exist yet, or an empty one",
-        )
+        raise NumaforgeError("is a file", where=str(folder), remedy=new)
+    if names := sorted(path.name for path in folder.iterdir()):
+        problem = f"the folder is not empty: {first_of(names, _NAMED_AT_MOST)}"
+        remedy = f"nothing is overwritten: {new}, or an empty one"
+        raise NumaforgeError(problem, where=str(folder), remedy=remedy)
     if folder.samefile(Path.cwd()):
-        raise NumaforgeError(
-            "is the folder that you are in", where=str(folder), remedy="name one that does not exist yet"
-        )
+        raise NumaforgeError("is the folder that you are in", where=str(folder), remedy=new)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
 from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.lib.kubelet_paths import DROP_IN_DIR, ROOT_DIR
+from numaforge.report.terminal import remark
 
 if TYPE_CHECKING:
     from numaforge.cluster.explain.claims import ClaimWorld
@@ -131,13 +132,13 @@ def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
 def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
     """Return the devices that a JSON or YAML file lists by resource name, for this machine.
 
-    Raises NumaforgeError for an invalid resource name, unknown NUMA nodes, and more than MOST_DEVICES
-    devices.
+    Raises NumaforgeError for an invalid resource name, unknown NUMA nodes, and too many devices.
     """
     from numaforge.kubelet.admission.device_manager import DeviceError, read_inventory
     from numaforge.kubelet.admission.pod import is_extended
+    from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
 
-    document = _one_document(path)
+    document = read_yaml(read_text(path, most_mib=MOST_MIB), path)
     try:
         devices = read_inventory(document)
     except DeviceError as error:
@@ -185,10 +186,9 @@ class GivenPods(NamedTuple):
         if not isinstance(claims, NodeClaims) or claims.is_selected_by(placing):
             return None
         message = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-        unlike = claims.unlike(placing)
-        return Admission(
-            pod.name, False, qos_class(pod), UNSCHEDULABLE, f"{message} ({unlike})" if unlike else message
-        )
+        if unlike := claims.unlike(placing):
+            message = f"{message} ({unlike})"
+        return Admission(pod.name, False, qos_class(pod), UNSCHEDULABLE, message)
 
 
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
@@ -206,11 +206,7 @@ def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
 
 
 def _operations(
-    paths: Sequence[str],
-    objects: list[Mapping[str, Any]],
-    placings: dict[str, Placing],
-    *,
-    replicas: bool,
+    paths: Sequence[str], objects: list[Mapping[str, Any]], placings: dict[str, Placing], *, replicas: bool
 ) -> Iterator[Pod | str]:
     """Yield pods, and the names of removed ones; adds to `objects` claim objects, to `placings` the pods'."""
     from numaforge.cluster.explain.claims import is_of_claims
@@ -220,9 +216,8 @@ def _operations(
     for path in paths:
         if path != "-" and not Path(path).exists():
             problem = "cannot be read: No such file or directory"
-            raise NumaforgeError(
-                problem, where=path, remedy="--machine names a machine, an argument a file with pods"
-            )
+            remedy = "--machine names a machine, an argument a file with pods"
+            raise NumaforgeError(problem, where=path, remedy=remedy)
         has_pods = False
         without_pods: list[str] = []
         for number, document in enumerate(documents_of(read_documents(path), path)):
@@ -237,24 +232,24 @@ def _operations(
                 sets = pod_sets(document, Path(path).stem, number)
                 without_pods += [] if sets else [name_without_pods(document)]
                 for pods in sets:
-                    _remark_notes(path, pods)
-                    for pod, spec in _pods_of(pods, replicas=replicas):
+                    for pod, spec in _pods_of(path, pods, replicas=replicas):
                         has_pods = True
                         placings[pod.name] = placing_of(spec, pod.name)
                         yield pod
             except NumaforgeError as error:
                 raise error.at(path) from error
         if not has_pods:
-            raise NumaforgeError(
-                f"holds no pod{': ' if without_pods else ''}{', '.join(without_pods)}", where=path
-            )
+            named = f": {', '.join(without_pods)}" if without_pods else ""
+            raise NumaforgeError(f"holds no pod{named}", where=path)
         remark_passed_over(path, without_pods)
 
 
-def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[tuple[Pod, Mapping[str, Any]]]:
+def _pods_of(path: str, pods: PodSets, *, replicas: bool) -> Iterator[tuple[Pod, Mapping[str, Any]]]:
     """Yield the pods of each set, else the first of each, with their spec, named without "default"."""
     from numaforge.kubelet.admission.pod import Pod
 
+    for note in pods.notes:
+        remark(f"{path}: {_short(pods.name)}, not judged: {note}")
     for pod_set in pods.sets:
         if not pod_set.names:
             continue
@@ -264,13 +259,6 @@ def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[tuple[Pod, Mapping[st
         yield from ((first.renamed(_short(name)), pod_set.spec) for name in names)
 
 
-def _remark_notes(path: str, pods: PodSets) -> None:
-    from numaforge.report.terminal import remark
-
-    for note in pods.notes:
-        remark(f"{path}: {_short(pods.name)}, not judged: {note}")
-
-
 def _short(name: str) -> str:
     return name.removeprefix("default/")
 
@@ -278,7 +266,6 @@ def _short(name: str) -> str:
 def read_documents(path: str) -> list[Any]:
     """Return the documents of a file for a cluster; remark on repeated keys."""
     from numaforge.lib.strict_yaml import MOST_MIB, read_manifests
-    from numaforge.report.terminal import remark
 
     documents, repeated = read_manifests(read_text(path, most_mib=MOST_MIB), path)
     for key_path in repeated:
@@ -288,13 +275,5 @@ def read_documents(path: str) -> list[Any]:
 
 def remark_passed_over(path: str, documents: Sequence[str]) -> None:
     """Name in one line the documents of a file without pods."""
-    from numaforge.report.terminal import remark
-
     if documents:
         remark(f"{path}: passed over, without pods: {', '.join(documents)}")
-
-
-def _one_document(path: str) -> Any:
-    from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
-
-    return read_yaml(read_text(path, most_mib=MOST_MIB), path)

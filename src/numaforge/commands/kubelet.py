@@ -5,14 +5,8 @@ from functools import partial
 
 import click
 
-from numaforge.commands.as_planned import (
-    as_planned_options,
-    asked_as_planned,
-    given_kubelet,
-    node_as_planned,
-    require_machine,
-)
-from numaforge.commands.machine import machine_of, machine_option
+from numaforge.commands.as_planned import AsPlanned, as_planned_options, given_kubelet
+from numaforge.commands.machine import machine_of, machine_option, root_option
 from numaforge.commands.options import output_option
 from numaforge.kubelet.findings import Report
 from numaforge.lib.errors import ExitCode, KubeletConfigError
@@ -37,7 +31,7 @@ def kubelet() -> None:
 )
 @click.option("--flag", "flags", metavar="FLAG", multiple=True, help="Kubelet flag, e.g. --flag=--v=2.")
 @machine_option("machine")
-@click.option("--root", metavar="DIR", type=click.Path(), help="Path to a captured root directory.")
+@root_option
 @click.option(
     "--kubelet-version",
     metavar="VERSION",
@@ -59,9 +53,7 @@ def check(
     root: str | None,
     kubelet_version: str | None,
     state_dir: str | None,
-    profile: str | None,
-    plan: str | None,
-    live: bool,
+    node: AsPlanned,
     fix: bool,
     output: str,
 ) -> int:
@@ -72,25 +64,23 @@ def check(
 
     Exit codes: 0 the kubelet starts, 1 it does not. With --fix: 0 it starts with the printed file.
     """
-    if fix and (config is None or profile or plan or output != "table"):
+    if fix and (config is None or node.planned or output != "table"):
         raise click.UsageError("--fix prints CONFIG.yaml: name it, without --profile, --plan and --output")
-    require_machine(machine or root, profile, plan, live=live)
-    planned = asked_as_planned(profile, plan, live=live)
+    node.require_machine(machine or root)
     if machine and root:
         raise click.UsageError("give either --machine or --root, not both")
     is_local = not (machine or root)
     topology = machine_of(machine, root)
-    if not planned:
-        report = _as_it_is(
-            topology, config, drop_in, flags, kubelet_version, state_dir, live=live, is_local=is_local
-        )
+    given = (drop_in, flags, kubelet_version, state_dir)
+    if not node.planned:
+        report = _as_it_is(topology, config, *given, live=node.live, is_local=is_local)
     else:
         from numaforge.commands.inputs import read_state
 
         kubelet_of = given_kubelet(topology, config, drop_in, flags, kubelet_version)
         states = state_dir or (kubelet_of.kubelet.root_dir if kubelet_of.kubelet and is_local else None)
         state = read_state(states, required=state_dir is not None) if states else {}
-        report = node_as_planned(kubelet_of, profile, plan, kubelet_version, state).kubelet
+        report = node.node(kubelet_of, kubelet_version, state).kubelet
     if not report.readable and output != "sarif":
         from numaforge.commands.wrapped import whose_file
         from numaforge.kubelet.findings import words
@@ -99,7 +89,7 @@ def check(
         remedy = first.remedy if first.where == "spec" else whose_file(config) or first.remedy
         raise KubeletConfigError(words(report), where=config, remedy=remedy)
     if fix and config is not None:
-        return _fix(config, report, topology, (drop_in, flags, kubelet_version, state_dir), live=live)
+        return _fix(config, report, topology, given, live=node.live)
     if output in DOCUMENTS:
         show_json(DOCUMENTS[output](report))
     else:
@@ -151,7 +141,7 @@ def _as_it_is(
 
     `text` is checked in place of the file's.
     """
-    from numaforge.commands.inputs import read_drop_ins, read_state
+    from numaforge.commands.inputs import read_drop_ins, read_settings, read_state
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup
     from numaforge.machine.topology.model import why_no_version
@@ -161,41 +151,29 @@ def _as_it_is(
     inherited = installed if live or config is None else None
     version = kubelet_version or (installed.version if installed else None)
     if version is None:
-        raise KubeletConfigError(
-            f"no kubelet version is known: {why_no_version(installed)}",
-            remedy="give it: --kubelet-version 1.36",
-        )
-    states = state_dir or (inherited.root_dir if inherited and is_local else None)
-    drop_ins = {}
-    if inherited is not None:
-        drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)
+        why = f"no kubelet version is known: {why_no_version(installed)}"
+        raise KubeletConfigError(why, remedy="give it: --kubelet-version 1.36")
+    if text is None and config is not None:
+        text = read_settings(config)
+    own = inherited or KubeletInstall(version, None, None, None, (), root_dir=ROOT_DIR)
+    if text is None and (text := own.config_text) is None:
+        remedy = "name the file: `numaforge kubelet check CONFIG.yaml ...`"
+        raise KubeletConfigError("the snapshot holds no kubelet configuration", remedy=remedy)
+    states = state_dir or (own.root_dir if inherited and is_local else None)
     check_number = partial(
         check_startup,
-        _config_text(config, inherited) if text is None else text,
+        text,
         topology=topology,
         version=version,
-        drop_ins=read_drop_ins(drop_in) if drop_in else drop_ins,
-        flags=flags or (inherited.flags if inherited else ()),
+        drop_ins=read_drop_ins(drop_in) if drop_in else below(own.config_dir or DROP_IN_DIR, own.drop_ins),
+        flags=flags or own.flags,
         state_files=read_state(states, required=state_dir is not None) if states else {},
-        config_path=config or (inherited.config_file if inherited else None) or CONFIG_PATH,
-        drop_in_dir=drop_in or (inherited.config_dir if inherited else None) or DROP_IN_DIR,
-        root_dir=states or (inherited.root_dir if inherited else ROOT_DIR),
+        config_path=config or own.config_file or CONFIG_PATH,
+        drop_in_dir=drop_in or own.config_dir or DROP_IN_DIR,
+        root_dir=states or own.root_dir,
     )
     reports = [check_number()]
     while reports[-1].further:
         reports.append(check_number(number=len(reports)))
     findings = tuple(finding for report in reports for finding in report.findings)
     return replace(min(reports, key=lambda report: (report.readable, report.starts)), findings=findings)
-
-
-def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
-    if config is not None:
-        from numaforge.commands.inputs import read_settings
-
-        return read_settings(config)
-    if installed is None or installed.config_text is None:
-        raise KubeletConfigError(
-            "the snapshot holds no kubelet configuration",
-            remedy="name the file: `numaforge kubelet check CONFIG.yaml ...`",
-        )
-    return installed.config_text

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -35,12 +35,16 @@ _NAMED = "numaforge.machine"  # where the context keeps --machine for the argume
 _HELP = "A snapshot, a topology, a folder, a ready machine such as dgx-h100, or a host."
 
 
+def _completed(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """Return the names that start with `incomplete`; without one, the shell completes files."""
+    items = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return items or [CompletionItem(incomplete, type="file")]
+
+
 def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the ready machines that start with `incomplete`; without one, the shell completes files."""
     from numaforge.machine.topology.saved import ready_machines
 
-    names = [name for name in ready_machines() if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+    return _completed(ready_machines(), incomplete)
 
 
 def machine_option(*names: str, help: str = _HELP, **settings: Any) -> Callable[[Command], Command]:  # noqa: A002 (click's word)
@@ -66,15 +70,11 @@ def machine_argument(metavar: str, *, nargs: int = 1, required: bool = False) ->
             multiple=True,
             expose_value=False,
             is_eager=True,
-            callback=_keep_named,
+            callback=lambda context, _, value: context.meta.update({_NAMED: value}),
             help="Same as MACHINE.",
         )(decorate)
 
     return offer
-
-
-def _keep_named(context: click.Context, _: click.Parameter, value: tuple[str, ...]) -> None:
-    context.meta[_NAMED] = value
 
 
 def _argument_or_option(
@@ -94,15 +94,13 @@ def _argument_or_option(
 
 def each_named(sources: Sequence[str]) -> list[str]:
     """Return the names of machines; a folder of saved snapshots counts as each file in it."""
-    return [name for source in sources for name in _saved_in(Path(source)) or [source]]
-
-
-def _saved_in(folder: Path) -> list[str]:
-    """Return the snapshots in a folder of `numaforge capture INVENTORY`; none for a captured root."""
-    if not folder.is_dir() or any((folder / name).is_dir() for name in ("proc", "sys")):
-        return []
-    snapshots = [*folder.glob("*.snapshot.json")] or [*folder.glob("*.json")]
-    return sorted(map(str, snapshots), key=natural)
+    names: list[str] = []
+    for source in sources:
+        folder = Path(source)
+        is_root = any((folder / name).is_dir() for name in ("proc", "sys"))
+        saved = () if is_root else [*folder.glob("*.snapshot.json")] or folder.glob("*.json")
+        names += sorted(map(str, saved), key=natural) or [source]
+    return names
 
 
 class _OfHost(Protocol):
@@ -115,10 +113,7 @@ T = TypeVar("T", bound=_OfHost)
 
 @dataclass(frozen=True)
 class OfMachines(Generic[T]):
-    """Several machines' answers by the name to show, and why the others gave none.
-
-    `code` is the exit code for the others.
-    """
+    """Several machines' answers by the name to show, why the others gave none, and their exit code."""
 
     read: list[tuple[str, T]]
     failed: dict[str, str]
@@ -153,12 +148,18 @@ root_option = click.option(
 )
 
 
+class Planning(NamedTuple):
+    """How the options plan a machine: `--profile`, `--kubelet-version`, and the folder of `--root`."""
+
+    profile: str | None = None
+    kubelet_version: str | None = None
+    root: str | None = None
+
+
 def _profiles(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the ready profiles that start with `incomplete`; without one, the shell completes files."""
     from numaforge.planning.profiles import ready_profiles
 
-    names = [name for name in ready_profiles() if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+    return _completed(ready_profiles(), incomplete)
 
 
 profile_option = click.option(
@@ -167,19 +168,26 @@ profile_option = click.option(
     shell_complete=_profiles,
     help="Name of a ready profile, path of a YAML file, or the root of an image.",
 )
-planning_options = offered(
-    profile_option,
-    click.option(
+
+
+def planning_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Offer `--profile` and `--kubelet-version`; the command gets `planning`, with its `--root` in it."""
+
+    @wraps(command)
+    def called(
+        *, profile: str | None, kubelet_version: str | None, root: str | None = None, **others: Any
+    ) -> Any:
+        return command(planning=Planning(profile, kubelet_version, root), **others)
+
+    version = click.option(
         "--kubelet-version",
         metavar="VERSION",
         help="Kubelet version to plan for, e.g. 1.36.3 [default: the installed one].",
-    ),
-)
+    )
+    return offered(profile_option, version)(called)
 
 
-def machine_and_plan(
-    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
-) -> tuple[NodeTopology, NodePlan | None]:
+def machine_and_plan(source: str | None, planning: Planning) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan, if any."""
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.as_planned import earlier_offline
@@ -187,16 +195,16 @@ def machine_and_plan(
     from numaforge.roles.modules.gpu_memory import in_mode
 
     if source is None:
-        machine = machine_of(None, root)
+        machine = machine_of(None, planning.root)
     elif isinstance(saved := plan_or_machine(source), NodeTopology):
-        machine = machine_of(source, root) if root is not None else saved
-    elif root or profile or kubelet_version:
+        machine = machine_of(source, planning.root) if planning.root is not None else saved
+    elif any(planning):
         raise click.UsageError("a PLAN is shown as it is: leave out --root, --profile and --kubelet-version")
     else:
         from numaforge.report.layout import topology_of
 
         return topology_of(saved), saved
-    planned = plan_of(machine, profile, kubelet_version)
+    planned = plan_of(machine, planning)
     if planned is None:
         return machine, None
     machine = taken_offline(machine, planned.tuning.offline, earlier_offline(machine))
@@ -207,9 +215,7 @@ def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the machine of this name, or the plan in a file."""
     if not is_file(source):
         return _machine_called(source)
-    from numaforge.machine.topology.saved import (
-        is_plan,  # a ready machine needs no readers of the kernel's files
-    )
+    from numaforge.machine.topology.saved import is_plan  # a ready machine needs none of its readers
     from numaforge.planning.document import from_document
 
     document = _document(source)
@@ -219,20 +225,24 @@ def plan_or_machine(source: str) -> NodePlan | NodeTopology:
         return from_document(document)
 
 
-def plan_of(machine: NodeTopology, profile: str | None, kubelet_version: str | None) -> NodePlan | None:
+def plan_of(machine: NodeTopology, planning: Planning) -> NodePlan | None:
     """Return the plan that a profile gives to a machine, else the one saved on it."""
-    if profile is None and kubelet_version is not None:
+    from numaforge.machine.snapshot import catalogue
+    from numaforge.planning.document import saved_plan
+
+    if planning.profile is not None:
+        return plan_with(machine, planning.profile, planning.kubelet_version)
+    if planning.kubelet_version is not None:
         raise click.UsageError("--kubelet-version needs --profile")
-    return _plan_of(machine) if profile is None else plan_with(machine, profile, kubelet_version)
+    with _located(catalogue.PLAN):
+        return saved_plan(machine)
 
 
-def planned_machine(
-    source: str, profile: str | None, kubelet_version: str | None
-) -> tuple[NodeTopology, NodePlan]:
+def planned_machine(source: str | None, planning: Planning) -> tuple[NodeTopology, NodePlan]:
     """Return a machine and its plan: the file itself, the one saved in it, or the profile's."""
-    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    machine, planned = machine_and_plan(source, planning)
     if planned is None:
-        raise click.UsageError(f"{source} has no plan: give --profile")
+        raise click.UsageError(f"{source or 'this machine'} has no plan: give --profile")
     return machine, planned
 
 
@@ -258,18 +268,15 @@ def is_file(source: str) -> bool:
     """Whether `source` is a file or `-`. Raises NumaforgeError for a missing file."""
     if source == "-" or (os.path.lexists(source) and not Path(source).is_dir()):
         return True
-    if not Path(source).is_dir() and _names_a_file(source):
+    # a name without a file that looks like one, not like a host
+    named = source.endswith((".json", ".xz")) or (os.sep in source and not source.startswith("@"))
+    if named and not Path(source).is_dir():
         raise NumaforgeError(
             "the file does not exist",
             where=source,
             remedy=f"`numaforge capture HOST --to FILE` saves one; or name {_or_ready(source)}",
         )
     return False
-
-
-def _names_a_file(source: str) -> bool:
-    """Whether a name without a file looks like one, not like a host."""
-    return source.endswith((".json", ".xz")) or (os.sep in source and not source.startswith("@"))
 
 
 def _machine_called(name: str) -> NodeTopology:
@@ -324,14 +331,6 @@ def _machine_in(document: object, source: str) -> NodeTopology:
 
     with _located(source), step(f"interpreting {source}"):
         return saved_machine(document)
-
-
-def _plan_of(machine: NodeTopology) -> NodePlan | None:
-    from numaforge.machine.snapshot import catalogue
-    from numaforge.planning.document import loads
-
-    with _located(catalogue.PLAN):
-        return loads(machine.previous_plan) if machine.previous_plan else None
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext, suppress
@@ -19,6 +19,7 @@ from numaforge.fleet.audit.facts import text_of
 from numaforge.fleet.audit.fleet import Failed, FleetAudit
 from numaforge.fleet.audit.machine import AuditedMachine, audited
 from numaforge.lib.errors import ExitCode, NumaforgeError
+from numaforge.lib.given import MOST_MIB as MOST_MIB_OF_ONE
 from numaforge.lib.ordering import unlike
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import NodeTopology
@@ -57,10 +58,7 @@ class Source:
 
 @dataclass(frozen=True)
 class ManyMachines:
-    """The audited machines by the name to show, the others' failures, and all sources.
-
-    `unsaved` has the machines that are not saved in a file.
-    """
+    """The audited machines by the name to show, the others' failures, all sources, and unsaved machines."""
 
     read: Mapping[str, AuditedMachine]
     failed: Mapping[str, Failed]
@@ -76,10 +74,7 @@ class ManyMachines:
         return None if failed.unreachable or self.sources[name].host else failed.reason
 
     def portraits(self, audit: FleetAudit) -> list[Portrait]:
-        """Return a picture for each of the 40 largest groups of machines that look alike.
-
-        Reads saved machines again; asks no host again.
-        """
+        """Return a picture for each of the 40 largest groups of machines that look alike; asks no host."""
         alike: dict[object, list[str]] = {}
         for make, names in audit.makes.items():
             for name in names:
@@ -94,21 +89,14 @@ class ManyMachines:
         """Return the picture of the first readable machine."""
         for name in names:
             with suppress(NumaforgeError):
-                machine = self.unsaved.get(name) or self._read_again(name)
+                argument, machine = self.sources[name].argument, self.unsaved.get(name)
+                if machine is None and argument and is_saved(argument):
+                    machine = machine_of(argument, None, most_mib=MOST_MIB)
                 if machine is not None:
-                    return _drawn(machine)
+                    with suppress(NumaforgeError):  # its plan may be another machine's
+                        return draw(machine, saved_plan(machine))
+                    return draw(machine)
         return None
-
-    def _read_again(self, name: str) -> NodeTopology | None:
-        argument = self.sources[name].argument
-        return machine_of(argument, None, most_mib=MOST_MIB) if argument and is_saved(argument) else None
-
-
-def _drawn(machine: NodeTopology) -> str:
-    try:
-        return draw(machine, saved_plan(machine))
-    except NumaforgeError:  # its plan is another machine's
-        return draw(machine)
 
 
 def is_saved(source: str) -> bool:
@@ -125,9 +113,12 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
     entries: list[_Entry] = []
     places: list[Source] = []
     for number, inventory in enumerate(inventories):
-        captured, failed = _captured(inventory, limits, folder / str(number), within_s)
-        places += captured
-        entries += failed
+        data = {ANSWER_SECONDS: within_s}
+        answers, files = captured_hosts(inventory, limits, folder / str(number), data)
+        places += [Source(file, name) for name, file in files.items()]
+        for name, why in answers.failed.items():
+            failed = Failed(why.removeprefix(f"{name}: "), name in answers.unreachable)
+            entries.append(_Entry(Source(None, name), failed))
     names = each_named([source for source in sources if source not in inventories])
     places += map(Source, names) if sources else [Source(None)]
     if not places and not entries:
@@ -154,70 +145,42 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
         unique_hostname = hostname if hostname and counts[hostname] == 1 and not entry.source.host else None
         name = unique_hostname or entry.source.called
         entries_by_name[unlike(name, entries_by_name)] = entry
+    read = {name: entry.read for name, entry in entries_by_name.items()}
     return ManyMachines(
-        read={
-            name: entry.read
-            for name, entry in entries_by_name.items()
-            if isinstance(entry.read, AuditedMachine)
-        },
-        failed={
-            name: entry.read for name, entry in entries_by_name.items() if isinstance(entry.read, Failed)
-        },
+        read={name: one for name, one in read.items() if isinstance(one, AuditedMachine)},
+        failed={name: one for name, one in read.items() if isinstance(one, Failed)},
         sources={name: entry.source for name, entry in entries_by_name.items()},
         unsaved={name: entry.machine for name, entry in entries_by_name.items() if entry.machine is not None},
     )
 
 
-def _captured(
-    inventory: str, limits: Sequence[str], folder: Path, within_s: int
-) -> tuple[list[Source], list[_Entry]]:
-    """Capture the hosts of an inventory; return their snapshots, and why others have none."""
-    answers, files = captured_hosts(inventory, limits, folder, {ANSWER_SECONDS: within_s})
-    sources = [Source(file, name) for name, file in files.items()]
-    failed = [
-        _Entry(Source(None, name), Failed(why.removeprefix(f"{name}: "), name in answers.unreachable))
-        for name, why in answers.failed.items()
-    ]
-    return sources, failed
-
-
 def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
     """Yield each source's audit in order; processes read the saved ones first."""
-    read = _in_processes(
-        [source.argument for source in places if source.argument and is_saved(source.argument)]
-    )
+    saved = [source.argument for source in places if source.argument and is_saved(source.argument)]
+    read = _in_processes(saved)
     for source in places:
         if source.argument is not None and source.argument in read:
             yield _Entry(source, read[source.argument])
         else:
-            yield _entry_of(source)
-
-
-def _entry_of(source: Source) -> _Entry:
-    """Return the audit of a host, a folder, a ready machine, standard input, or this machine."""
-    machines: list[NodeTopology] = []
-
-    def look() -> NodeTopology:
-        machines.append(machine_of(source.argument, None))
-        return machines[0]
-
-    return _Entry(source, _guarded(look), machines[0] if machines else None)
+            yield _Entry(source, *_looked_at(source.argument, MOST_MIB_OF_ONE))
 
 
 def _read_file(path: str) -> AuditedMachine | Failed:
-    return _guarded(lambda: machine_of(path, None, most_mib=MOST_MIB))
+    return _looked_at(path, MOST_MIB)[0]
 
 
-def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
-    """Return the audit of one machine; an exception becomes its failure."""
+def _looked_at(source: str | None, most_mib: int) -> tuple[AuditedMachine | Failed, NodeTopology | None]:
+    """Return the audit of one machine, and the machine; an exception becomes its failure."""
+    machine = None
     try:
-        return audited(read())
+        machine = machine_of(source, None, most_mib=most_mib)
+        return audited(machine), machine
     except NumaforgeError as error:
-        return Failed(str(error), error.exit_code == ExitCode.UNREACHABLE)
+        return Failed(str(error), error.exit_code == ExitCode.UNREACHABLE), machine
     except Exception as fault:
         if os.environ.get("NUMAFORGE_TRACEBACK"):
             raise
-        return Failed(f"internal error: {type(fault).__name__}: {fault}")
+        return Failed(f"internal error: {type(fault).__name__}: {fault}"), machine
 
 
 def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from numaforge.commands.options import GroupedOption, limit_option, output_option
-from numaforge.lib.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, progress, save, screen, show_json
+from numaforge.commands.options import (
+    GroupedOption,
+    data_option,
+    limit_option,
+    output_option,
+    require_kubeconfig,
+)
+from numaforge.lib.errors import ExitCode
+from numaforge.report.terminal import progress, save, screen, show_answer
 
 if TYPE_CHECKING:
+    from numaforge.commands.over_inventory import Answers
     from numaforge.fleet.measure.order import MeasureOrder
     from numaforge.fleet.measure.record import Measurement
 
-_HOW = "How long, and what counts as slow"
+_how = partial(
+    click.option, cls=GroupedOption, heading="How long, and what counts as slow", show_default=True
+)
 _THIS = "@local"
 _NOTHING = "has no saved measurement: measure without --last"
 
@@ -26,12 +36,7 @@ _NOTHING = "has no saved measurement: measure without --last"
 @click.command()
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
 @limit_option
-@click.option(
-    "--data",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu or ssh_key=PATH.",
-)
+@data_option
 @click.option(
     "--kubeconfig",
     metavar="FILE",
@@ -45,31 +50,17 @@ _NOTHING = "has no saved measurement: measure without --last"
     is_flag=True,
     help="Run one program pinned like a pod, then with remote memory; save nothing.",
 )
-@click.option(
+@_how(
     "--seconds",
-    cls=GroupedOption,
-    heading=_HOW,
     type=click.IntRange(1, 60),
     default=3,
-    show_default=True,
     help="Seconds of one run of a program, where it has such an option.",
 )
-@click.option(
-    "--runs",
-    cls=GroupedOption,
-    heading=_HOW,
-    type=click.IntRange(1, 9),
-    default=3,
-    show_default=True,
-    help="Runs per figure.",
-)
-@click.option(
+@_how("--runs", type=click.IntRange(1, 9), default=3, help="Runs per figure.")
+@_how(
     "--min-share",
-    cls=GroupedOption,
-    heading=_HOW,
     type=click.FloatRange(0.01, 1.0),
     default=0.8,
-    show_default=True,
     help="Share of its siblings' median that a machine has to reach.",
 )
 @click.option("--to", metavar="FILE", type=click.Path(), help="Also save the JSON.")
@@ -104,16 +95,21 @@ def measure(
       numaforge measure --last inventory.py
       numaforge measure --compare-misaligned gpu-1
     """
+    from numaforge.commands.capture import inventories_of
     from numaforge.fleet.measure.order import MeasureOrder
 
     if last and (in_use or compare_misaligned or kubeconfig):
         raise click.UsageError(
             "--last measures nothing: leave out --in-use, --compare-misaligned and --kubeconfig"
         )
-    order = MeasureOrder(
-        seconds, runs, in_use, compare_misaligned, _drained(kubeconfig) if kubeconfig else ()
-    )
-    results = _measured(host, limits, data, order, last=last)
+    drained = _drained(kubeconfig) if kubeconfig else ()
+    order = MeasureOrder(seconds, runs, in_use, compare_misaligned, drained)
+    if not inventories_of([host] if host else [], limits):
+        results = _of_one(host or _THIS, data, order, last=last)
+    elif data:
+        raise click.UsageError("--data is for one HOST; an INVENTORY has its own data")
+    else:
+        results = _kept_of_all(str(host), limits) if last else _of_all(str(host), limits, order)
     return _report_results(results, min_share, to, output, aligned=compare_misaligned)
 
 
@@ -123,18 +119,6 @@ class Taken(NamedTuple):
     machines: Mapping[str, Measurement]
     failed: Mapping[str, str]
     unreachable: frozenset[str] = frozenset()
-
-
-def _measured(
-    host: str | None, limits: Sequence[str], data: Sequence[str], order: MeasureOrder, *, last: bool
-) -> Taken:
-    from numaforge.commands.capture import inventories_of
-
-    for inventory in inventories_of([host] if host else [], limits):
-        if data:
-            raise click.UsageError("--data is for one HOST; an INVENTORY has its own data")
-        return _kept_of_all(inventory, limits) if last else _of_all(inventory, limits, order)
-    return _of_one(host or _THIS, data, order, last=last)
 
 
 def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, last: bool) -> Taken:
@@ -147,9 +131,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, last: bool) 
         return kept_of_host(name, how) if last else measure_host(name, how, order)
 
     measured = asked_of(host, data, ask, f"{'asking' if last else 'measuring'} {host}")
-    return (
-        Taken({}, {host: _NOTHING}) if measured is None else Taken({measured.hostname or host: measured}, {})
-    )
+    return Taken({measured.hostname or host: measured}, {}) if measured else Taken({}, {host: _NOTHING})
 
 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
@@ -163,9 +145,8 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
     from numaforge.fleet.measure.siblings import with_siblings
 
     function = "numaforge.run.hosts.measuring.measure"
-    results = _results_of(
-        ask_all(inventory, limits, function, MEASURED, "measuring every host", order.data())
-    )
+    answers = ask_all(inventory, limits, function, MEASURED, "measuring every host", order.data())
+    results = _results_of(answers)
     if order.aligned or not results.machines:
         return results
     records = _kept_of_all(inventory, ()).machines if limits else {}
@@ -175,19 +156,11 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
         file = Path(folder, "kept.json")
         documents = {name: MEASUREMENT.encode(measured) for name, measured in current.items()}
         file.write_text(json.dumps(documents), encoding="utf-8")
-        script_data = of_data({"file": str(file)})
-        recorded = ask_all(
-            inventory,
-            limits,
-            "numaforge.run.hosts.measuring.keep",
-            KEPT,
-            "keeping it on every host",
-            script_data,
-        )
+        function, script_data = "numaforge.run.hosts.measuring.keep", of_data({"file": str(file)})
+        recorded = ask_all(inventory, limits, function, KEPT, "keeping it on every host", script_data)
     lost = {name: why for name, why in recorded.failed.items() if name in current}
-    return Taken(
-        current, {**results.failed, **lost}, results.unreachable | (recorded.unreachable & lost.keys())
-    )
+    unreachable = results.unreachable | (recorded.unreachable & lost.keys())
+    return Taken(current, {**results.failed, **lost}, unreachable)
 
 
 def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
@@ -198,19 +171,12 @@ def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
     return _results_of(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))
 
 
-def _results_of(answers: object) -> Taken:
-    from numaforge.commands.over_inventory import Answers
+def _results_of(answers: Answers) -> Taken:
     from numaforge.fleet.measure.record import MEASUREMENT
 
-    assert isinstance(answers, Answers)  # noqa: S101
-    machines, failed = {}, dict(answers.failed)
-    for name, event in answers.events.items():
-        if "refused" in event:
-            failed[name] = event["refused"]
-        elif event.get("document") is None:
-            failed.setdefault(name, _NOTHING)
-        else:
-            machines[name] = MEASUREMENT.decode(event["document"])
+    documents, failed = answers.documents()
+    failed = {**dict.fromkeys((name for name, one in documents.items() if one is None), _NOTHING), **failed}
+    machines = {name: MEASUREMENT.decode(one) for name, one in documents.items() if one is not None}
     return Taken(machines, failed, answers.unreachable)
 
 
@@ -219,8 +185,7 @@ def _drained(kubeconfig: str) -> tuple[str, ...]:
     from numaforge.rollout.drain import DrainSettings, sort_pods
     from numaforge.rollout.options import read_options
 
-    if not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("the kubeconfig does not exist", where=kubeconfig)
+    require_kubeconfig(kubeconfig)
     with (
         progress("asking the cluster which nodes are drained"),
         read_options({"kubeconfig": kubeconfig}).cluster() as cluster,
@@ -236,11 +201,8 @@ def _report_results(results: Taken, min_share: float, to: str | None, output: st
     document = report.document(results.machines, results.failed, min_share, aligned=aligned)
     if to is not None:
         save(json.dumps(document, indent=2, ensure_ascii=False) + "\n", to)
-    if output == "json":
-        show_json(document)
-    else:
-        for line in report.lines(results.machines, results.failed, min_share, screen(), aligned=aligned):
-            echo(line)
+    lines = partial(report.lines, results.machines, results.failed, min_share, screen(), aligned=aligned)
+    show_answer(output, lambda: document, lines)
     slow = not aligned and any(slow_of(machine, min_share) for machine in results.machines.values())
     if slow or results.failed.keys() - results.unreachable:
         return ExitCode.NO

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,7 @@ from numaforge.commands.machine import machine_of, machine_option, root_option, 
 from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option, read_wrapped, remark_repeated
 from numaforge.lib.errors import ExitCode, PlanError
-from numaforge.report.terminal import show, show_json
+from numaforge.report.terminal import show_answer
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
@@ -27,17 +27,21 @@ _HANDED = Handed(
 )
 
 
-@click.command("operator-config")
+_file_argument = click.argument("file", metavar="FILE", type=click.Path())
+_config_option = click.option("--config", metavar="NAME", help="Config to use, of a file with several.")
+
+
+@click.group()
+def mig() -> None:
+    """Plan and check MIG instances without touching a GPU.
+
+    FILE is a configuration of mig-parted.
+    """
+
+
+@mig.command("operator-config")
 @handing_options("numaforge-mig-parted")
-def operator_config(
-    sources: tuple[str, ...],
-    limits: tuple[str, ...],
-    profile: str | None,
-    kubelet_version: str | None,
-    name: str,
-    namespace: str,
-    output: str,
-) -> int:
+def operator_config(name: str, namespace: str, output: str, **machines: Any) -> int:
     """Write the ConfigMap for the GPU operator's MIG manager, which cuts GPUs as planned.
 
     One config per distinct geometry. The Node label nvidia.com/mig.config chooses it; the roll-out sets it on
@@ -53,25 +57,9 @@ def operator_config(
     """
     from numaforge.roles.device_plugin.manifests import operator_config_map
 
-    machines = handed_machines(sources, limits, profile, kubelet_version, _HANDED)
-    manifest, labels = operator_config_map(machines, name, namespace)
+    manifest, labels = operator_config_map(handed_machines(_HANDED, **machines), name, namespace)
     say_manifests([manifest], labels, output, config_map=manifest)
     return ExitCode.YES
-
-
-_file_argument = click.argument("file", metavar="FILE", type=click.Path())
-_config_option = click.option("--config", metavar="NAME", help="Config to use, of a file with several.")
-
-
-@click.group()
-def mig() -> None:
-    """Plan and check MIG instances without touching a GPU.
-
-    FILE is a configuration of mig-parted.
-    """
-
-
-mig.add_command(operator_config)
 
 
 @mig.command()
@@ -96,18 +84,16 @@ def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
 
     chosen = model_named(model)
     if not profiles:
-        if output == "json":
-            show_json(report.model_document(chosen))
-        else:
-            show(report.profile_table(chosen))
+        show_answer(output, lambda: report.model_document(chosen), lambda: report.profile_table(chosen))
         return ExitCode.YES
     profiles_wanted = [one.profile for one in wanted_instances(chosen, parse_counts(profiles))]
     placed = place(chosen, profiles_wanted)
     collision = reasons(chosen, profiles_wanted) if placed is None else None
-    if output == "json":
-        show_json(report.geometry_document(chosen, placed, collision))
-    else:
-        show(report.geometry_text(chosen, placed, collision))
+    show_answer(
+        output,
+        lambda: report.geometry_document(chosen, placed, collision),
+        lambda: report.geometry_text(chosen, placed, collision),
+    )
     return ExitCode.NO if placed is None else ExitCode.YES
 
 
@@ -142,10 +128,7 @@ def check(
             answers[name] = plan_machine(machine, name, entries)
         except PlanError as error:
             answers[name] = error
-    if output == "json":
-        show_json(report.check_document(answers))
-    else:
-        show(report.check_table(answers))
+    show_answer(output, lambda: report.check_document(answers), lambda: report.check_table(answers))
     fits = all(
         isinstance(answer, MachineMigPlan) and answer.is_made_by_mig_parted for answer in answers.values()
     )
@@ -190,10 +173,8 @@ def plan(
         planned = _by_profile(profile, looked_at)
     else:
         planned = _by_file(sources[0], config, looked_at)
-    if output == "json":
-        show_json(report.plan_document(looked_at.hostname, planned))
-    else:
-        show(report.plan_text(looked_at.hostname, planned))
+    host = looked_at.hostname
+    show_answer(output, lambda: report.plan_document(host, planned), lambda: report.plan_text(host, planned))
     return ExitCode.YES if planned.fits else ExitCode.NO
 
 

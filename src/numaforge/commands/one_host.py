@@ -24,13 +24,13 @@ _OF_SSH = "ssh_"
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return a host's snapshot; `data` has KEY=VALUE pairs for pyinfra. Raises HostError."""
-    return asked_of(host, data, _capture, f"asking {host}")
 
+    def capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
+        from numaforge.run.hosts import capture as capture_from  # after gevent has patched this process
 
-def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
-    from numaforge.run.hosts import capture as capture_from
+        return capture_from(name, connection)
 
-    return capture_from(name, connection)
+    return asked_of(host, data, capture, f"asking {host}")
 
 
 def asked_of(

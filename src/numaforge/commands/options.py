@@ -3,11 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from numaforge.lib.errors import NumaforgeError
 from numaforge.report import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,9 +76,44 @@ class GroupedOption(click.Option):
         self.heading = heading
 
 
+deploy_option = click.option(
+    "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
+)
 limit_option = click.option(
     "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
 )
+data_option = click.option(
+    "--data",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu, ssh_port=2222 or ssh_key=PATH.",
+)
+
+
+def deploy_file(path: str | None) -> "Path":
+    """Return the named deploy, else deploys/site.py of this folder, else the package's.
+
+    Raises NumaforgeError where the file does not exist.
+    """
+    from pathlib import Path  # costs `--version` half of its time
+
+    from numaforge.lib.resources import deploy_dir
+
+    local = Path("deploys/site.py")
+    file = Path(path) if path else local if local.exists() else deploy_dir() / "site.py"
+    if file.suffix != ".py" or not file.is_file():
+        raise NumaforgeError(
+            "the deploy does not exist", where=str(file), remedy="name a file, such as deploys/site.py"
+        )
+    return file
+
+
+def require_kubeconfig(path: str | None) -> None:
+    """Raise NumaforgeError for a kubeconfig that does not exist."""
+    from pathlib import Path
+
+    if path and not Path(path).expanduser().is_file():
+        raise NumaforgeError("the kubeconfig does not exist", where=path)
 
 
 def screen_options(command: click.Command) -> click.Command:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from numaforge.commands.init import write_folder
-from numaforge.commands.machine import answers_of, each_named, machine_and_plan
+from numaforge.commands.machine import Planning, answers_of, each_named, planned_machine
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.quantity import counted
 from numaforge.report.terminal import print_data, remark, show_json
@@ -33,22 +31,14 @@ class _Planned:
 
 
 def write_os_settings(
-    system: System,
-    sources: Sequence[str],
-    root: str | None,
-    profile: str | None,
-    kubelet_version: str | None,
-    folder: str | None,
-    output: str,
+    system: System, sources: Sequence[str], planning: Planning, folder: str | None, output: str
 ) -> int:
     """Print or write the settings of each kind of machine; a machine that cannot be planned is named."""
     from numaforge.planning.os_settings.content import kubelet_of
     from numaforge.planning.os_settings.kinds import kinds_of
 
     def planned(source: str | None) -> _Planned:
-        machine, plan = machine_and_plan(source, root, profile, kubelet_version)
-        if plan is None:
-            raise click.UsageError("no plan: give --profile")
+        machine, plan = planned_machine(source, planning)
         kubelet_of(plan)
         return _Planned(plan.hostname, machine, plan)
 

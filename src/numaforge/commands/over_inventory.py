@@ -20,10 +20,7 @@ _NOTICES = "numaforge.notices"  # where a command's context keeps the printed no
 
 
 class Answers(NamedTuple):
-    """The answers of hosts: each host's data for roll-outs, its answer, or why there is none.
-
-    `unreachable` are those of `failed` that did not answer.
-    """
+    """Each host's data for roll-outs, its answer, or why there is none; `unreachable` are silent ones."""
 
     settings: Mapping[str, object]
     events: Mapping[str, Mapping[str, Any]]
@@ -36,6 +33,14 @@ class Answers(NamedTuple):
         if not self.failed:
             return ExitCode.YES
         return ExitCode.UNREACHABLE if self.failed.keys() <= self.unreachable else ExitCode.NO
+
+    def documents(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the documents of the events by host, and why the others have none."""
+        refused = {name: event["refused"] for name, event in self.events.items() if "refused" in event}
+        documents = {
+            name: event.get("document") for name, event in self.events.items() if name not in refused
+        }
+        return documents, {**self.failed, **refused}
 
 
 class Connections(NamedTuple):
@@ -84,8 +89,10 @@ def connections(inventory: str, limits: Sequence[str]) -> Connections:
 @contextmanager
 def _ended(command: Command, activity: str) -> Iterator[ProgramRun]:
     """Yield a finished run of pyinfra, with its log; a terminal shows its progress."""
+    if verbosity() > 1:  # -vv shows pyinfra's own output
+        command = replace(command, arguments=["-v", *command.arguments])
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        run = start(_verbose(command), Path(folder, "run.log"), outlives_us=False)
+        run = start(command, Path(folder, "run.log"), outlives_us=False)
         try:
             with progress(activity) as show_far:
                 while not run.has_ended():
@@ -96,11 +103,6 @@ def _ended(command: Command, activity: str) -> Iterator[ProgramRun]:
             say_how(run)
         say_notices(run)
         yield run
-
-
-def _verbose(command: Command) -> Command:
-    """Return the command, with pyinfra's own -v where -vv was given."""
-    return replace(command, arguments=["-v", *command.arguments]) if verbosity() > 1 else command
 
 
 def say_notices(run: ProgramRun) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import (
+    Planning,
     answers_of,
     each_named,
     machine_and_plan,
@@ -17,7 +18,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
-from numaforge.report.terminal import screen, show, show_json
+from numaforge.report.terminal import screen, show, show_answer, show_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,14 +41,7 @@ _ALL = "all"
     help="Show the reason for each decision, or for those of one SECTION, such as cpus.",
 )
 @output_option("table", "json")
-def plan(
-    sources: tuple[str, ...],
-    root: str | None,
-    profile: str | None,
-    kubelet_version: str | None,
-    why: str | None,
-    output: str,
-) -> int:
+def plan(sources: tuple[str, ...], planning: Planning, why: str | None, output: str) -> int:
     """Plan a machine, with a reason for each decision.
 
     Shows the plan of --profile, or else the one saved on the host, on one screen. A PLAN file is shown as it
@@ -65,8 +59,8 @@ def plan(
         sources, why = (why,), _ALL  # `plan --why dgx-h100`
     names = each_named(sources)
     if len(names) > 1:
-        return _plan_all(names, root, profile, kubelet_version, output)
-    machine, decided = _decided(names[0] if names else None, root, profile, kubelet_version)
+        return _plan_all(names, planning, output)
+    machine, decided = _decided(names[0] if names else None, planning)
     if output == "json":
         from numaforge.planning.document import to_document
 
@@ -102,10 +96,8 @@ def _reasons(decided: NodePlan, machine: NodeTopology, why: str) -> RenderableTy
     return chosen
 
 
-def _decided(
-    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
-) -> tuple[NodeTopology, NodePlan]:
-    machine, decided = machine_and_plan(source, root, profile, kubelet_version)
+def _decided(source: str | None, planning: Planning) -> tuple[NodeTopology, NodePlan]:
+    machine, decided = machine_and_plan(source, planning)
     if decided is None:
         from numaforge.planning.profiles import named_profiles
 
@@ -113,20 +105,16 @@ def _decided(
     return machine, decided
 
 
-def _plan_all(
-    names: list[str], root: str | None, profile: str | None, kubelet_version: str | None, output: str
-) -> int:
+def _plan_all(names: list[str], planning: Planning, output: str) -> int:
+    from numaforge.planning.document import to_document
     from numaforge.report.machines import plans_table
 
-    if root is not None:
+    if planning.root is not None:
         raise click.UsageError("give either MACHINE or --root, not both")
-    plans = answers_of(names, lambda name: _decided(name, None, profile, kubelet_version)[1])
-    if output == "json":
-        from numaforge.planning.document import to_document
-
-        show_json(
-            {"schema": 1, "plans": [to_document(plan) for _, plan in plans.read], "failed": plans.failed}
-        )
-    else:
-        show(plans_table(plans.read, plans.failed))
+    plans = answers_of(names, lambda name: _decided(name, planning)[1])
+    show_answer(
+        output,
+        lambda: {"schema": 1, "plans": [to_document(plan) for _, plan in plans.read], "failed": plans.failed},
+        lambda: plans_table(plans.read, plans.failed),
+    )
     return plans.code

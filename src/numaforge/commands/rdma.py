@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
+from numaforge.commands.as_planned import AsPlanned, as_planned_options
 from numaforge.commands.config_maps import config_map_options, say_manifests
 from numaforge.commands.machine import (
+    Planning,
     machine_and_plan,
     machine_argument,
-    machine_of,
     machine_option,
     planned_machine,
     planning_options,
@@ -23,11 +23,10 @@ from numaforge.commands.machine import (
 from numaforge.commands.options import output_option
 from numaforge.commands.wrapped import key_option, read_wrapped
 from numaforge.lib.errors import ExitCode
-from numaforge.report.terminal import echo, echo_lines, print_data, remark, save, show_json
+from numaforge.report.terminal import echo, print_data, remark, save, show_answer, show_json
 
 if TYPE_CHECKING:
     from numaforge.lib.reasons import Notice
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.rdma.planned import LibrariesPlan
 
 
@@ -36,7 +35,7 @@ def rdma() -> None:
     """Check and write settings of RDMA plugin and libraries."""
 
 
-@click.command()
+@rdma.command()
 @snapshot_or_plan_argument
 @planning_options
 @click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="For a process with GPU N alone.")
@@ -46,14 +45,7 @@ def rdma() -> None:
     help="Network of the pod.  [default: the profile's, else host]",
 )
 @output_option("env", "yaml", "json")
-def env(
-    source: str | None,
-    profile: str | None,
-    kubelet_version: str | None,
-    gpu: int | None,
-    network: str | None,
-    output: str,
-) -> int:
+def env(source: str | None, planning: Planning, gpu: int | None, network: str | None, output: str) -> int:
     """Print the variables that NCCL or RCCL, UCX, NVSHMEM and vLLM need in a pod.
 
     Pods do not see the host's files. `-o yaml` prints a container's `env` list, `-o env` lines for a shell or
@@ -69,7 +61,7 @@ def env(
     """
     from numaforge.roles.rdma.environment import environment
 
-    libraries, notices = _libraries(source, profile, kubelet_version)
+    libraries, notices = _libraries(source, planning)
     for notice in notices:
         remark(f"{notice.id}: {notice.message}")
     variables = environment(libraries, network, gpu)
@@ -84,13 +76,13 @@ def env(
     return ExitCode.YES if variables else ExitCode.NO
 
 
-@click.command("topology-xml")
+@rdma.command("topology-xml")
 @snapshot_or_plan_argument
 @planning_options
 @click.option(
     "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
 )
-def topology_xml(source: str | None, profile: str | None, kubelet_version: str | None, to: str | None) -> int:
+def topology_xml(source: str | None, planning: Planning, to: str | None) -> int:
     """Print NCCL's topology file (NCCL_TOPO_FILE).
 
     That is the file for a virtual machine, where the profile or plan has `rdma.libraries.pcie_switches`; else
@@ -104,40 +96,34 @@ def topology_xml(source: str | None, profile: str | None, kubelet_version: str |
     """
     from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
 
-    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    machine, planned = machine_and_plan(source, planning)
     switches = planned.rdma.libraries.hidden_switches if planned else ()
     text = of_hidden_switches(switches) if switches else of_machine(machine)
     save(f"{text}\n", to)
     return ExitCode.YES if 'class="0x060400"' in text else ExitCode.NO
 
 
-def _libraries(
-    source: str | None, profile: str | None, kubelet_version: str | None
-) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
+def _libraries(source: str | None, planning: Planning) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
     """Return the settings of the plan given, made or found; without any, those that fit the machine."""
-    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
-    if planned is not None and (planned.rdma.libraries.nccl or planned.rdma.libraries.variables):
-        return planned.rdma.libraries, ()
-    return _as_shown(machine)
-
-
-def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
     from numaforge.machine.topology.vendors import only_amd
     from numaforge.planning.profile import NodeProfile
     from numaforge.roles.rdma.libraries import plan_libraries
     from numaforge.roles.rdma.planned import LibrariesPlan
     from numaforge.roles.rdma.section import Libraries, Rdma
 
+    machine, planned = machine_and_plan(source, planning)
+    if planned is not None and (planned.rdma.libraries.nccl or planned.rdma.libraries.variables):
+        return planned.rdma.libraries, ()
     shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=not only_amd(machine.gpus))))
-    planned = plan_libraries(machine, shown, LibrariesPlan())
-    return planned.value, planned.notices
+    fitting = plan_libraries(machine, shown, LibrariesPlan())
+    return fitting.value, fitting.notices
 
 
-@click.command()
+@rdma.command()
 @snapshot_or_plan_argument
 @root_option
 @planning_options
-def config(source: str | None, root: str | None, profile: str | None, kubelet_version: str | None) -> int:
+def config(source: str | None, planning: Planning) -> int:
     """Print the plugin's config.json for one node, as planned.
 
     \b
@@ -146,10 +132,7 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
     """
     from numaforge.roles.rdma.manifests import config_text
 
-    _, planned = machine_and_plan(source, root, profile, kubelet_version)
-    if planned is None:
-        raise click.UsageError("no plan: give --profile")
-    save(config_text(planned), None)
+    save(config_text(planned_machine(source, planning)[1]), None)
     return ExitCode.YES
 
 
@@ -157,21 +140,13 @@ def _is_configuration(document: Mapping[str, Any]) -> bool:
     return "configlist" in {str(key).lower() for key in document}
 
 
-@click.command()
+@rdma.command()
 @click.argument("file", metavar="CONFIG", type=click.Path())
 @machine_option()
 @as_planned_options
 @key_option
 @output_option("text", "json")
-def check(
-    file: str,
-    machine: str | None,
-    profile: str | None,
-    plan: str | None,
-    live: bool,
-    key: str | None,
-    output: str,
-) -> int:
+def check(file: str, machine: str | None, node: AsPlanned, key: str | None, output: str) -> int:
     """Check a config.json of the plugin, more strictly than the plugin does.
 
     CONFIG may be a ConfigMap or a NicClusterPolicy with the file. With --machine, also checks it against that
@@ -189,38 +164,30 @@ def check(
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 
-    planned = asked_as_planned(profile, plan, live=live)
     read = parse_plugin_config(*read_wrapped(file, key, _is_configuration))
-    findings = check_config(read)
-    counts = None
-    if (machine is not None or planned or live) and refusal(read) is None:
-        looked_at = machine_of(machine, None)
-        if planned:
-            looked_at = machine_as_planned(looked_at, plan_for(looked_at, profile, plan))
+    findings, counts = check_config(read), None
+    if refusal(read) is None and (looked_at := node.machine(machine)) is not None:
+        if node.planned:
+            looked_at = machine_as_planned(looked_at, node.plan_for(looked_at))
         findings = (*findings, *check_machine(read, looked_at))
         counts = advertised(read, looked_at)
-    if output == "json":
-        show_json(plugin_document("right", findings, counts))
-    else:
-        plugin, worse = "the shared RDMA device plugin", "not a configuration to deploy"
-        echo_lines(plugin_lines(plugin, findings, counts, worse))
+    plugin, worse = "the shared RDMA device plugin", "not a configuration to deploy"
+    show_answer(
+        output,
+        lambda: plugin_document("right", findings, counts),
+        lambda: plugin_lines(plugin, findings, counts, worse),
+    )
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 
-@click.command()
+@rdma.command()
 @machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
 @click.option("--image", metavar="IMAGE", required=True, help="Image of the plugin.")
 @planning_options
 @config_map_options("numaforge-rdma", "kube-system", "ConfigMap and DaemonSet")
 @output_option("yaml", "json")
 def manifests(
-    sources: tuple[str, ...],
-    image: str,
-    profile: str | None,
-    kubelet_version: str | None,
-    name: str,
-    namespace: str,
-    output: str,
+    sources: tuple[str, ...], image: str, planning: Planning, name: str, namespace: str, output: str
 ) -> int:
     """Write the plugin's ConfigMaps and DaemonSets for these nodes, one per kind of node.
 
@@ -233,11 +200,7 @@ def manifests(
     """
     from numaforge.roles.rdma.manifests import plugin_manifests
 
-    plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
+    plans = [planned_machine(source, planning)[1] for source in sources]
     documents, labels = plugin_manifests(plans, image, name, namespace)
     say_manifests(documents, labels, output, manifests=documents)
     return ExitCode.YES
-
-
-for _command in (config, check, manifests, env, topology_xml):
-    rdma.add_command(_command)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import plan_of, profile_option
+from numaforge.commands.machine import Planning, plan_of, profile_option
 from numaforge.commands.one_host import asked_of
-from numaforge.commands.options import limit_option, output_option
+from numaforge.commands.options import data_option, limit_option, output_option
 from numaforge.lib.errors import ExitCode
-from numaforge.report.terminal import echo, screen, show_json
+from numaforge.report.terminal import screen, show_answer
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 @click.argument("host", metavar="HOST|INVENTORY")
 @profile_option
 @limit_option
-@click.option(
-    "--data",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu or ssh_key=PATH.",
-)
+@data_option
 @output_option("table", "json")
 def rehearse(
     host: str, profile: str | None, limits: tuple[str, ...], data: tuple[str, ...], output: str
@@ -60,11 +55,11 @@ def rehearse(
         rehearsals, failed, silent = _of_all(host, limits)
     else:
         rehearsals = {host: _of_one(host, data, profile)}
-    if output == "json":
-        show_json(rehearsal_document(rehearsals, failed))
-    else:
-        for line in rehearsal_lines(rehearsals, failed, screen()):
-            echo(line)
+    show_answer(
+        output,
+        lambda: rehearsal_document(rehearsals, failed),
+        lambda: rehearsal_lines(rehearsals, failed, screen()),
+    )
     return exit_code(rehearsals, failed, silent=silent)
 
 
@@ -79,7 +74,7 @@ def _of_one(host: str, data: Sequence[str], profile: str | None) -> Rehearsed:
 
 
 def _plan(host: str, profile: str | None, machine: NodeTopology) -> NodePlan:
-    planned = plan_of(machine, profile, None)
+    planned = plan_of(machine, Planning(profile))
     if planned is None:
         raise click.UsageError(f"{host} has no plan: give --profile")
     return planned
@@ -92,10 +87,6 @@ def _of_all(inventory: str, limits: Sequence[str]) -> tuple[dict[str, Rehearsed]
 
     function = "numaforge.run.rehearsing.rehearse_each"
     answers = ask_all(inventory, limits, function, "rehearsed", "rehearsing on every host")
-    rehearsals, failed = {}, dict(answers.failed)
-    for name, event in answers.events.items():
-        if "refused" in event:
-            failed[name] = event["refused"]
-        else:
-            rehearsals[name] = from_document(event["document"])
+    documents, failed = answers.documents()
+    rehearsals = {name: from_document(document) for name, document in documents.items()}
     return rehearsals, failed, failed.keys() <= answers.unreachable

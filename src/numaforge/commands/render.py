@@ -10,17 +10,19 @@ import click
 
 from numaforge.commands.init import write_folder
 from numaforge.commands.machine import (
-    machine_and_plan,
+    Planning,
     machines_or_plans_argument,
+    plan_of,
+    planned_machine,
     planning_options,
     root_option,
 )
 from numaforge.commands.one_host import asked_of
-from numaforge.commands.options import output_option
+from numaforge.commands.options import data_option, output_option
 from numaforge.commands.os_settings import SYSTEMS, write_os_settings
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.lib.quantity import counted
-from numaforge.report.terminal import echo_lines, print_data, remark, show_json
+from numaforge.report.terminal import print_data, remark, show_answer, show_json
 
 if TYPE_CHECKING:
     from numaforge.lib.file_content import FileContent
@@ -33,12 +35,7 @@ if TYPE_CHECKING:
 @root_option
 @planning_options
 @click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files below this folder.")
-@click.option(
-    "--data",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Connection data of HOST for pyinfra, e.g. ssh_user=ubuntu.",
-)
+@data_option
 @click.option("--diff", "compared", is_flag=True, help="Show the differences from the existing files.")
 @click.option(
     "--for",
@@ -50,9 +47,7 @@ if TYPE_CHECKING:
 @output_option("text", "json")
 def render(
     sources: tuple[str, ...],
-    root: str | None,
-    profile: str | None,
-    kubelet_version: str | None,
+    planning: Planning,
     folder: str | None,
     data: tuple[str, ...],
     compared: bool,
@@ -80,13 +75,13 @@ def render(
     if system is not None:
         if compared:
             raise click.UsageError("give --for or --diff, not both")
-        return write_os_settings(system, sources, root, profile, kubelet_version, folder, output)
+        return write_os_settings(system, sources, planning, folder, output)
     if len(sources) > 1:
         raise click.UsageError("name one machine; --for takes several")
     source = next(iter(sources), None)
     if compared:
-        return _show_changes(source, root, profile, kubelet_version, data, output)
-    files, templates = _files(source, root, profile, kubelet_version)
+        return _show_changes(source, planning, data, output)
+    files, templates = _files(source, planning)
     if folder is not None:
         _write_below(Path(folder), files)
         remark(f"wrote {counted(len(files), 'file')} below {folder}")
@@ -95,24 +90,21 @@ def render(
             {"schema": 1, "files": [{**vars(file), "template": templates.get(file.path)} for file in files]}
         )
     else:
-        print_data("\n".join(_as_text(file, templates.get(file.path)) for file in files))
+        origins = {path: f"  from {template}" for path, template in templates.items()}
+        print_data(
+            "\n".join(
+                f"==> {one.path}  {one.mode} {one.owner}:{one.group}{origins.get(one.path, '')}\n{one.text}"
+                for one in files
+            )
+        )
     return ExitCode.YES
 
 
-def _as_text(file: FileContent, template: str | None) -> str:
-    source = f"  from {template}" if template else ""
-    return f"==> {file.path}  {file.mode} {file.owner}:{file.group}{source}\n{file.text}"
-
-
-def _files(
-    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
-) -> tuple[tuple[FileContent, ...], dict[str, str]]:
+def _files(source: str | None, planning: Planning) -> tuple[tuple[FileContent, ...], dict[str, str]]:
     """Return every file of a plan, and by path the templates of those that have one."""
     from numaforge.planning.render import plan_files, template_path
 
-    machine, plan = machine_and_plan(source, root, profile, kubelet_version)
-    if plan is None:
-        raise click.UsageError("no plan: give --profile")
+    machine, plan = planned_machine(source, planning)
     files = plan_files(plan, machine.edited_kubelet_text)
     return files, {file.path: str(path) for file in plan.files if (path := template_path(file))}
 
@@ -130,38 +122,30 @@ def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
         (folder / file.path.lstrip("/")).chmod(int(file.mode, 8))
 
 
-def _show_changes(
-    source: str | None,
-    root: str | None,
-    profile: str | None,
-    kubelet_version: str | None,
-    data: tuple[str, ...],
-    output: str,
-) -> int:
+def _show_changes(source: str | None, planning: Planning, data: tuple[str, ...], output: str) -> int:
     from numaforge.machine.topology.saved import ready_machines
     from numaforge.node.bundle import changes, diff
 
     if source is not None and (Path(source).exists() or source in ready_machines()):
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
     if source is None:
-        files, _ = _files(None, root, profile, kubelet_version)
-        live = _of_root(Path(root or "/"), files)
+        files, _ = _files(None, planning)
+        live = _of_root(Path(planning.root or "/"), files)
     else:
-        files, live = _of_host(source, profile, kubelet_version, data)
+        files, live = _of_host(source, planning, data)
     different = changes(files, (), live)
-    if output == "json":
-        show_json({"schema": 1, "differences": [{"path": one.path, "diff": diff(one)} for one in different]})
-    else:
-        for change in different:
-            echo_lines(diff(change))
+    show_answer(
+        output,
+        lambda: {"schema": 1, "differences": [{"path": one.path, "diff": diff(one)} for one in different]},
+        lambda: [line for change in different for line in diff(change)],
+    )
     return ExitCode.NO if different else ExitCode.YES
 
 
 def _of_host(
-    host: str, profile: str | None, kubelet_version: str | None, data: tuple[str, ...]
+    host: str, planning: Planning, data: tuple[str, ...]
 ) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
     """Return the files that a plan writes on a host, and those present, over one connection."""
-    from numaforge.commands.machine import plan_of
     from numaforge.machine.topology.read import read_topology
     from numaforge.node.bundle import parse_states, read_script
     from numaforge.planning.render import plan_files
@@ -170,7 +154,7 @@ def _of_host(
 
     def ask(connected: Any) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
         machine = read_topology(detect(connected))
-        plan = plan_of(machine, profile, kubelet_version)
+        plan = plan_of(machine, planning)
         if plan is None:
             raise NumaforgeError("has no plan", remedy="give --profile NAME")
         files = plan_files(plan, machine.edited_kubelet_text)

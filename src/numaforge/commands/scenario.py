@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.as_planned import (
-    as_planned_options,
-    asked_as_planned,
-    given_kubelet,
-    node_as_planned,
-    require_machine,
-)
+from numaforge.commands.as_planned import AsPlanned, as_planned_options, given_kubelet
 from numaforge.commands.machine import machine_of
 from numaforge.commands.options import GroupedOption, offered
 from numaforge.report.terminal import remark
@@ -66,9 +60,7 @@ def scenario_of(
     flags: tuple[str, ...],
     kubelet_version: str | None,
     devices: str | None,
-    profile: str | None,
-    plan: str | None,
-    live: bool,
+    node: AsPlanned,
     state_dir: str | None,
 ) -> Scenario:
     """Return the named machine, else this one, with its kubelet's configuration, devices and state.
@@ -82,17 +74,16 @@ def scenario_of(
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
 
-    require_machine(topology, profile, plan, live=live)
-    planned = asked_as_planned(profile, plan, live=live)
+    node.require_machine(topology)
     machine = machine_of(topology, None)
     state = read_state(state_dir) if state_dir else None
-    if planned:
+    if node.planned:
         kubelet_of = given_kubelet(machine, config, drop_in, flags, kubelet_version)
-        node = node_as_planned(kubelet_of, profile, plan, kubelet_version, state or {})
-        scenario = node.scenario(machine.hostname)
+        planned = node.node(kubelet_of, kubelet_version, state or {})
+        scenario = planned.scenario(machine.hostname)
         if devices:
-            scenario = replace(scenario, devices=read_devices(devices, node.machine))
-        return with_claims(_with_notice(scenario), node.plan, objects)
+            scenario = replace(scenario, devices=read_devices(devices, planned.machine))
+        return with_claims(_with_notice(scenario), planned.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
     offered = without_plugins(inventory_as_it_is(machine), objects)
     scenario = Scenario(

@@ -55,10 +55,7 @@ class GivenLoad(NamedTuple):
 
 
 def read_load(path: str) -> GivenLoad:
-    """Return the load in a file; of more than MOST_SHAPES shapes, those with the most pods.
-
-    Raises NumaforgeError for a file without pods.
-    """
+    """Return the load in a file; of too many shapes, those with the most pods."""
     from numaforge.cluster.explain.claims import claim_world
     from numaforge.cluster.explain.pod_sets import documents_of
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
@@ -84,17 +81,17 @@ def read_load(path: str) -> GivenLoad:
             f"{path}: of {len(ordered)} shapes the {MOST_SHAPES} most frequent are placed; "
             f"{omitted} of {total} pods are left out"
         )
-    named = [*_with_names(ordered[:MOST_SHAPES])]
-    load = Load(tuple(shape for shape, _ in named), tuple(pod for pod, _ in everywhere))
-    placings = {shape.name: placing for shape, placing in named}
+    named: dict[str, Shape] = {}  # by unique names: their own, else their requests
+    placings: dict[str, Placing] = {}
+    for shape, placing in ordered[:MOST_SHAPES]:
+        name = unlike(shape.name or _in_words(shape.pod), named)
+        named[name] = replace(shape, name=name, pod=shape.pod.renamed(name))
+        placings[name] = placing
+    load = Load(tuple(named.values()), tuple(pod for pod, _ in everywhere))
     placings |= {pod.name: placing for pod, placing in everywhere}
-    return GivenLoad(load, claim_world(_not_allocated(objects)), placings, tuple(remarks))
-
-
-def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield claim objects without their allocation: all pods are placed from scratch."""
-    for document in objects:
-        yield {key: value for key, value in document.items() if key != "status"}
+    # without what is allocated: all pods are placed from scratch
+    claims = [{key: value for key, value in one.items() if key != "status"} for one in objects]
+    return GivenLoad(load, claim_world(claims), placings, tuple(remarks))
 
 
 def _documents(text: str, path: str, remarks: list[str]) -> list[Any]:
@@ -139,14 +136,10 @@ def _of_table(text: str, path: str) -> Iterator[_PlacedShape]:
     rows = csv.DictReader(text.splitlines(), strict=True)
     try:
         for number, row in enumerate(rows, 2):
+            where = f"{path}:{number}"
             if None in row or None in row.values():
-                raise NumaforgeError(
-                    "has another number of columns than the first line", where=f"{path}:{number}"
-                )
-            yield _shape(
-                {key.strip(): value.strip() for key, value in row.items() if value.strip()},
-                f"{path}:{number}",
-            )
+                raise NumaforgeError("has another number of columns than the first line", where=where)
+            yield _shape({key.strip(): value.strip() for key, value in row.items() if value.strip()}, where)
     except csv.Error as error:
         raise NumaforgeError(f"is not a table: {error}", where=path) from error
 
@@ -160,18 +153,13 @@ def _shape(entry: Mapping[str, Any], where: str) -> _PlacedShape:
     count = entry.get(_COUNT, 1)
     count = int(count) if isinstance(count, str) and count.isascii() and count.isdigit() else count
     if type(count) is not int or not 0 < count <= MOST_OF_A_SHAPE:
-        raise NumaforgeError(
-            f"{shown(count)} is not a number of pods", where=f"{where}: count", remedy="write 1 or more"
-        )
+        problem = f"{shown(count)} is not a number of pods"
+        raise NumaforgeError(problem, where=f"{where}: count", remedy="write 1 or more")
     limits = {str(key): value for key, value in entry.items() if key not in (_COUNT, _NAME, _POD)}
     if _POD in entry and limits:
-        raise NumaforgeError(
-            "has both a pod and resources", where=where, remedy=f"leave out {', '.join(limits)}"
-        )
-    pod_spec = entry.get(_POD)
-    manifest = (
-        pod_spec if _POD in entry else {"containers": [{"name": "main", "resources": {"limits": limits}}]}
-    )
+        remedy = f"leave out {', '.join(limits)}"
+        raise NumaforgeError("has both a pod and resources", where=where, remedy=remedy)
+    manifest = entry.get(_POD, {"containers": [{"name": "main", "resources": {"limits": limits}}]})
     if not isinstance(manifest, Mapping):
         raise NumaforgeError(f"{shown(manifest)} is not a pod", where=f"{where}: pod")
     try:
@@ -211,19 +199,17 @@ def _of_cluster(
             ended += 1
             continue
         try:
-            sets_of_document = pod_sets(document)
-            without_pods += [] if sets_of_document else [name_without_pods(document)]
-            remarks += [
-                f"{path}: {pods.name}, not judged: {note}" for pods in sets_of_document for note in pods.notes
-            ]
-            sets = [pod_set for pods in sets_of_document for pod_set in pods.sets]
+            workloads = pod_sets(document)
+            without_pods += [] if workloads else [name_without_pods(document)]
+            remarks += [f"{path}: {one.name}, not judged: {note}" for one in workloads for note in one.notes]
             read = [
                 (
                     Pod.from_manifest({"metadata": one.metadata, "spec": one.spec}, "shape"),
                     placing_of(one.spec, "pod").on_other_names(),
                     len(one.names),
                 )
-                for one in sets
+                for pods in workloads
+                for one in pods.sets
             ]
         except NumaforgeError as error:
             raise error.at(f"{path}: items[{number}]") from error
@@ -258,15 +244,6 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
         node = str(mapping(document.get("spec")).get("nodeName") or "")
         return f"{namespace}/{str(metadata.get('name')).removesuffix(f'-{node}')}"
     return None
-
-
-def _with_names(shapes: Iterable[_PlacedShape]) -> Iterator[_PlacedShape]:
-    """Yield the shapes with unique names: their own, else their requests."""
-    names_taken: set[str] = set()
-    for shape, placing in shapes:
-        name = unlike(shape.name or _in_words(shape.pod), names_taken)
-        names_taken.add(name)
-        yield replace(shape, name=name, pod=shape.pod.renamed(name)), placing
 
 
 def _in_words(pod: Pod) -> str:

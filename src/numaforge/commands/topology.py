@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from numaforge.commands.machine import answers_of, each_named, machine_of, machines_argument, root_option
 from numaforge.commands.options import output_option
 from numaforge.lib.errors import ExitCode
-from numaforge.report.terminal import save, show, show_json
-
-if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
+from numaforge.report.terminal import save, show, show_answer, show_json
 
 
 @click.command()
@@ -49,46 +44,37 @@ def topology(
         return _show_machines(names, root, matrix or as_tree, output)
     machine = machine_of(names[0] if names else None, root)
     if matrix:
-        _show_matrix(machine, output)
-        return ExitCode.YES
-    if output == "json":
+        from numaforge.machine.topology.links import link_matrix
+        from numaforge.report.matrix import MatrixTable, matrix_document
+
+        links = link_matrix(machine)
+        show_answer(output, lambda: matrix_document(links), lambda: MatrixTable(links))
+    elif output == "json":
         from numaforge.machine.topology.document import to_document
 
         show_json(to_document(machine))
-        return ExitCode.YES
-    if as_tree:
+    elif as_tree:
         from numaforge.report.tree import machine_tree
 
         save(machine_tree(machine, whole=whole), None)
-        return ExitCode.YES
-    from numaforge.report.tables import topology_tables
+    else:
+        from numaforge.report.tables import topology_tables
 
-    show(topology_tables(machine))
+        show(topology_tables(machine))
     return ExitCode.YES
 
 
 def _show_machines(names: list[str], root: str | None, single: bool, output: str) -> int:
+    from numaforge.machine.topology.document import to_document
     from numaforge.report.machines import machines_table
 
     if root is not None or single:
         raise click.UsageError("--root, --matrix and --ascii are for one machine")
     machines = answers_of(names, lambda name: machine_of(name, None))
-    if output == "json":
-        from numaforge.machine.topology.document import to_document
-
-        documents = [to_document(machine) for _, machine in machines.read]
-        show_json({"schema": 1, "machines": documents, "failed": machines.failed})
-    else:
-        show(machines_table(machines.read, machines.failed))
+    documents = (to_document(machine) for _, machine in machines.read)
+    show_answer(
+        output,
+        lambda: {"schema": 1, "machines": [*documents], "failed": machines.failed},
+        lambda: machines_table(machines.read, machines.failed),
+    )
     return machines.code
-
-
-def _show_matrix(machine: NodeTopology, output: str) -> None:
-    from numaforge.machine.topology.links import link_matrix
-    from numaforge.report.matrix import MatrixTable, matrix_document
-
-    links = link_matrix(machine)
-    if output == "json":
-        show_json(matrix_document(links))
-    else:
-        show(MatrixTable(links))

@@ -7,14 +7,15 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.options import limit_option, output_option
+from numaforge.commands.options import limit_option, output_option, require_kubeconfig
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import complain, echo, progress, screen, show_json
+from numaforge.report.terminal import complain, progress, screen, show_answer
 
 if TYPE_CHECKING:
     from numaforge.verification.reach import ReachedHost
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _ANSWERS = (ExitCode.YES, ExitCode.NO, ExitCode.UNREACHABLE)
 _HOSTS_OF_PROCESS = 8  # this many take as long as starting a process
+_COULD_NOT_RUN = "the verification suite could not run: pytest ended with {}"
 
 
 @click.command()
@@ -98,24 +100,20 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         if arguments and output == "table":
             write_hosts(reached, Path(folder, "hosts"))
-            code = _as_pytest_shows_it(suite.command(Path(folder, "hosts"), *pytest_options))
+            code = _run(suite.command(Path(folder, "hosts"), *pytest_options))
         else:
             results = _verified(reached, pytest_options, Path(folder), inventory)
             code = verification.exit_code(results)
-            if output == "table":
-                for line in verification.lines(results, screen()):
-                    echo(line)
-            else:
-                show_json(verification.document(results))
+            lines = partial(verification.lines, results, screen())
+            show_answer(output, partial(verification.document, results), lines)
     if code not in _ANSWERS:
-        raise HostError(f"the verification suite could not run: pytest ended with {code}", where=inventory)
+        raise HostError(_COULD_NOT_RUN.format(code), where=inventory)
     return ExitCode.BAD_INPUT if hosts.refused and not code else code
 
 
 def _check(kubeconfig: str | None, roles: str | None) -> None:
     """Refuse a missing kubeconfig and unknown roles."""
-    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("the kubeconfig does not exist", where=kubeconfig)
+    require_kubeconfig(kubeconfig)
     if roles is None:
         return
     from numaforge.verification.table import choices
@@ -138,31 +136,24 @@ def _image(root: str, output: str, arguments: Sequence[str]) -> int:
         raise NumaforgeError("only root enters the root of an image", where=root, remedy="run it with sudo")
     command = suite.image_command(Path(root).absolute(), *arguments)
     if arguments and output == "table":
-        code = _as_pytest_shows_it(command)
+        code = _run(command)
     else:
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             report = Path(folder, "report.xml")
-            code = subprocess.run(
-                [*command, *suite.reporting(report)],
-                env=suite.environment(),
-                capture_output=True,
-                check=False,
-            ).returncode
+            code = _run([*command, *suite.reporting(report)], capture_output=True)
             results = suite.results(report) if report.exists() else ()
-        if output == "json":
-            show_json(verification.document(results))
-        else:
-            for line in verification.image_lines(results, screen()):
-                echo(line)
+        lines = partial(verification.image_lines, results, screen())
+        show_answer(output, partial(verification.document, results), lines)
     if code not in (ExitCode.YES, ExitCode.NO):
         raise NumaforgeError(f"the rules could not be tested: pytest ended with {code}", where=root)
     return code
 
 
-def _as_pytest_shows_it(command: Sequence[str]) -> int:
+def _run(command: Sequence[str], *, capture_output: bool = False) -> int:
     from numaforge.verification import suite
 
-    return subprocess.run(command, env=suite.environment(), check=False).returncode
+    run = subprocess.run(command, env=suite.environment(), capture_output=capture_output, check=False)
+    return run.returncode
 
 
 def _verified(
@@ -187,12 +178,8 @@ def _verified(
             write_hosts(hosts[number::count], share)
             command = suite.command(share, *arguments, *suite.reporting(report))
             out = stack.enter_context(log.open("wb"))
-            process = subprocess.Popen(
-                command,
-                env=suite.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
+            process = subprocess.Popen(  # its output is a log's
+                command, env=suite.environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
             stack.callback(process.kill)
             running.append((process, report, log))
@@ -200,8 +187,6 @@ def _verified(
             code = process.wait()
             if code not in _ANSWERS or not report.exists():
                 complain(log.read_text(encoding="utf-8", errors="replace").rstrip("\n"))
-                raise HostError(
-                    f"the verification suite could not run: pytest ended with {code}", where=inventory
-                )
+                raise HostError(_COULD_NOT_RUN.format(code), where=inventory)
             results += suite.results(report)
     return tuple(results)

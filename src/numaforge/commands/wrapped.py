@@ -48,6 +48,7 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
 def _refuse_others(documents: Sequence[Mapping[str, Any]], text: str, path: str) -> None:
     """Refuse a file of another kind, with whose it is; one that may be meant is left to its reader."""
     from numaforge.lib.wrapped import config_maps_named, documents_in, texts_in
+    from numaforge.planning.convert.forms import whose
 
     if named := [name for _, name, _ in config_maps_named(documents)]:
         raise PlanError(
@@ -57,8 +58,8 @@ def _refuse_others(documents: Sequence[Mapping[str, Any]], text: str, path: str)
         )
     inner = [(inner_text, f"{path}: {name}") for _, name, inner_text in texts_in(documents, path)]
     for other_text, where in [*inner, (text, path)]:
-        if whose := _whose(other_text):
-            raise PlanError("is not such a configuration", where=where, remedy=whose)
+        if remedy := whose(other_text):
+            raise PlanError("is not such a configuration", where=where, remedy=remedy)
     if len(inner) == 1:
         documents_in(*inner[0])  # says what is wrong with a text that is not YAML
     if kinds := [str(document["kind"]) for document in documents if document.get("kind")]:
@@ -79,13 +80,9 @@ def remark_repeated(text: str, where: str) -> None:
 
 def whose_file(path: str | None) -> str | None:
     """Return which other tool's file this is, and what to do with it; None where that is not known."""
-    return None if path in (None, "-") else _whose(read_text(str(path)))
-
-
-def _whose(text: str) -> str | None:
     from numaforge.planning.convert.forms import whose
 
-    return whose(text)
+    return None if path in (None, "-") else whose(read_text(str(path)))
 
 
 def _documents(text: str, where: str) -> list[Mapping[str, Any]]:

@@ -1,7 +1,6 @@
 """An audit on one screen: outliers first, then findings with their machines as ranges."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 from numaforge.findings import Severity
 from numaforge.fleet.audit.facts import PEER_RULE
@@ -9,16 +8,15 @@ from numaforge.fleet.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Chang
 from numaforge.fleet.audit.peers import Unusual
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
-from numaforge.report.audit_documents import state_counts, state_of
+from numaforge.report.audit_documents import IN_WORDS, state_counts
+from numaforge.report.findings import located
 from numaforge.report.hostnames import folded, in_short, without_name
 from numaforge.report.terminal import Screen, line_of, style
-from numaforge.report.wording import some_of, wrapped
+from numaforge.report.wording import some_of, styled_lines, wrapped
 
 _COLOURS = {"not read": "red", "error": "red", "warning": "yellow", "note": "cyan", "sound": "green"}
 _MOST = 10  # groups of each part of the screen
 _LINES = 3  # about one group
-
-Told = TypeVar("Told")
 
 
 def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False) -> list[str]:
@@ -26,14 +24,13 @@ def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: b
 
     No line is wider than the screen, unless a single word is.
     """
-    parts = (
+    lines = [*_head(audit, screen.width)]
+    for part in (
         _failed_lines(audit, screen.width),
         _outlier_lines(audit, screen.width, whole=whole),
         _found_lines(audit, screen.width, whole=whole),
         _changed_lines(changed, screen.width, whole=whole),
-    )
-    lines = [*_head(audit, screen.width)]
-    for part in parts:
+    ):
         if block := [*part]:
             lines += ["", *block]
     return [*lines, *_foot(audit, screen.width, whole=whole)]
@@ -41,19 +38,12 @@ def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: b
 
 def _head(audit: FleetAudit, width: int) -> Iterator[str]:
     counts = state_counts(audit)
-    names = {
-        "not read": "not read",
-        "error": "with errors",
-        "warning": "with warnings",
-        "note": "with notes",
-        "sound": "sound",
-    }
-    counts_shown = [
-        style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count
-    ]
-    total = counted(sum(counts.values()), "machine")
-    parts = [part for count in reversed(counts_shown) for part in (", ", count)]
-    yield line_of(style(f"{total}: ", bold=True), *parts[1:])
+    parts = [style(f"{counted(sum(counts.values()), 'machine')}: ", bold=True)]
+    for state, count in reversed(counts.items()):
+        if count:
+            separator = [", "] if len(parts) > 1 else []
+            parts += [*separator, style(f"{count} {IN_WORDS.get(state, state)}", fg=_COLOURS[state])]
+    yield line_of(*parts)
     for make, members in [*audit.makes.items()][:_MOST]:
         yield from wrapped(f"{in_short(members)}: {counted(len(members), 'machine')}, {make}", width, most=1)
     if len(audit.makes) > _MOST:
@@ -66,15 +56,10 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
 def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
     failed = [finding for finding in audit.open if finding.finding.id in (UNREACHABLE.id, UNREAD.id)]
     groups = grouped((without_name(finding.finding.evidence, finding.machine), finding) for finding in failed)
-    for several in sorted(groups.values(), key=len, reverse=True)[:_MOST]:
-        names = in_short(finding.machine for finding in several)
-        reason = (
-            several[0].finding.evidence
-            if len(several) == 1
-            else without_name(several[0].finding.evidence, several[0].machine)
-        )
-        line = wrapped(f"{several[0].finding.id} {names}: {reason}", width, "", most=1)
-        yield from (style(part, fg="red") for part in line)
+    for reason, several in sorted(groups.items(), key=lambda group: -len(group[1]))[:_MOST]:
+        names, first = in_short(finding.machine for finding in several), several[0].finding
+        why = first.evidence if len(several) == 1 else reason
+        yield from styled_lines(f"{first.id} {names}: {why}", width, most=1, fg="red")
     if len(groups) > _MOST:
         yield f"and {counted(len(groups) - _MOST, 'more reason')}"
 
@@ -97,29 +82,22 @@ def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[st
     for texts, names in groups if whole else groups[:_MOST]:
         of_machine = differences[names[0]]
         siblings = max(one.siblings for finding in of_machine for one in finding.unusual)
-        colour = _COLOURS[
-            "error"
-            if any(finding.finding.severity is Severity.ERROR for finding in of_machine)
-            else "warning"
-        ]
+        wrong = any(finding.finding.severity is Severity.ERROR for finding in of_machine)
         verb = "differs" if len(names) == 1 else "differ"
-        head = f"{in_short(names)} {verb} from {counted(siblings, 'sibling')}: "
-        lines = wrapped(
-            head + "; ".join(text for _, text in texts), width, "", most=None if whole else _LINES
-        )
-        yield from _with_head(lines, in_short(names), colour)
+        rest = f" {verb} from {counted(siblings, 'sibling')}: {'; '.join(text for _, text in texts)}"
+        colour, most = _COLOURS["error" if wrong else "warning"], None if whole else _LINES
+        yield from _with_head(in_short(names), rest, colour, width, most)
     if len(groups) > _MOST and not whole:
-        yield from wrapped(
-            f"and {folded(name for _, names in groups[_MOST:] for name in names)}", width, "", most=1
-        )
+        others = folded(name for _, names in groups[_MOST:] for name in names)
+        yield from wrapped(f"and {others}", width, "", most=1)
 
 
-def _with_head(lines: Sequence[str], head: str, colour: str) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if number == 0 and line.startswith(head):
-            yield line_of(style(head, fg=colour, bold=True), line.removeprefix(head))
-        else:
-            yield line
+def _with_head(head: str, rest: str, colour: str, width: int, most: int | None) -> Iterator[str]:
+    """Yield a wrapped text whose head is coloured."""
+    first, *lines = wrapped(f"{head}{rest}", width, "", most=most)
+    if first.startswith(head):
+        first = line_of(style(head, fg=colour, bold=True), first.removeprefix(head))
+    yield from (first, *lines)
 
 
 def _of_one(finding: AuditFinding) -> str:
@@ -150,28 +128,21 @@ def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]
     for rule, several in shown:
         first = several[0]
         names = [*dict.fromkeys(finding.machine for finding in several)]
-        head = f"{first.finding.severity} {rule}"
-        label = wrapped(
-            f"{head}  {first.rule.title}: {in_short(names)}", width, "", most=None if whole else 2
-        )
-        yield from _with_head(label, head, _COLOURS[str(first.finding.severity)])
+        severity = str(first.finding.severity)
+        title, most = f"  {first.rule.title}: {in_short(names)}", None if whole else 2
+        yield from _with_head(f"{severity} {rule}", title, _COLOURS[severity], width, most)
         for line in _evidences(several, whole=whole):
             yield from wrapped(line, width, most=None if whole else 1)
         if whole:
             yield from wrapped(f"-> {first.finding.remedy}", width)
     if len(groups) > len(shown):
-        rest = [finding for several in [*groups.values()][_MOST:] for finding in several]
+        rest = {finding.machine for several in [*groups.values()][_MOST:] for finding in several}
         more = counted(len(groups) - len(shown), "more rule")
-        yield from wrapped(
-            f"and {more} on {in_short({finding.machine for finding in rest})}", width, "", most=1
-        )
+        yield from wrapped(f"and {more} on {in_short(rest)}", width, "", most=1)
 
 
 def _evidences(several: Sequence[AuditFinding], *, whole: bool) -> Iterator[str]:
-    machines_of: dict[str, list[str]] = {}
-    for finding in several:
-        where = f"{finding.finding.where}: " if finding.finding.where else ""
-        machines_of.setdefault(f"{where}{finding.finding.evidence}", []).append(finding.machine)
+    machines_of = grouped((located(finding.finding), finding.machine) for finding in several)
     several_machines = len({finding.machine for finding in several}) > 1
     ordered = sorted(machines_of.items(), key=lambda item: -len(item[1]))
     for text, names in ordered if whole else ordered[:1]:
@@ -182,18 +153,13 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
     if not changed:
         return
     yield style("Since the earlier audit", bold=True)
-    rows: list[str] = []
-    rows += _by_text(
-        changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine
-    )
-    lost = [(name, key) for name, keys in changed.gone.items() for key in keys]
-    rows += _by_text(lost, lambda each: f"gone: {each[1]}", lambda each: each[0])
+    rows = _by_text((f"new: {one.finding.id} {one.rule.title}", one.machine) for one in changed.new)
+    rows += _by_text((f"gone: {key}", name) for name, keys in changed.gone.items() for key in keys)
     rows += [f"{in_short(changed.machines_new)}: was not audited before"] if changed.machines_new else []
     rows += [f"{in_short(changed.machines_gone)}: is not audited any more"] if changed.machines_gone else []
     rows += _by_text(
-        changed.facts,
-        lambda each: f"{each.what}: {_cut(each.before or 'not known')} -> {_cut(each.after or 'not known')}",
-        lambda each: each.machine,
+        (f"{one.what}: {_cut(one.before or 'not known')} -> {_cut(one.after or 'not known')}", one.machine)
+        for one in changed.facts
     )
     for row in rows if whole else rows[:_MOST]:
         yield from wrapped(row, width, most=None if whole else 2)
@@ -201,10 +167,10 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
         yield f"  and {counted(len(rows) - _MOST, 'more change')}"
 
 
-def _by_text(several: Iterable[Told], text: Callable[[Told], str], name: Callable[[Told], str]) -> list[str]:
-    groups = grouped((text(change), name(change)) for change in several)
-    ordered: Mapping[str, list[str]] = dict(sorted(groups.items(), key=lambda item: -len(item[1])))
-    return [f"{in_short(names)}: {words}" for words, names in ordered.items()]
+def _by_text(changes: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each text once, with its machines; those of the most machines first."""
+    ordered = sorted(grouped(changes).items(), key=lambda item: -len(item[1]))
+    return [f"{in_short(names)}: {words}" for words, names in ordered]
 
 
 def _foot(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
@@ -220,7 +186,6 @@ def _foot(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
         notes.append("-v shows all, and what helps")
     yield ""
     yield from wrapped("; ".join(notes), width, "")
-    if len(state_of(audit)) == 1 and not audit.failed:
-        yield from wrapped(
-            "one machine has no siblings: name several, or a folder with their snapshots", width, ""
-        )
+    if len(audit.machines) == 1 and not audit.failed:
+        hint = "one machine has no siblings: name several, or a folder with their snapshots"
+        yield from wrapped(hint, width, "")

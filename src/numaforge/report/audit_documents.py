@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,9 +20,9 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import read_json
 from numaforge.lib.mistakes import shown
 from numaforge.lib.ordering import grouped
+from numaforge.report.findings import located, sarif_log
 from numaforge.report.hostnames import unfolded
 from numaforge.report.printable import plain
-from numaforge.report.sarif import sarif_log
 
 _MOST_MIB = 256  # 5,000 machines with their facts
 _REMEDY = "give what `numaforge audit -o json` has written"
@@ -61,6 +61,7 @@ def state_counts(audit: FleetAudit) -> dict[str, int]:
 
 STATES = ("not read", "error", "warning", "note", "sound")
 """The states of a machine, the gravest first."""
+IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with notes"}
 
 
 def state_of(audit: FleetAudit) -> dict[str, str]:
@@ -169,48 +170,27 @@ def _is_fact(values: object) -> bool:
 
 def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
     """Return an audit as a SARIF 2.1.0 log; what a baseline accepts is suppressed."""
-    rules = {entry.finding.id: entry.rule for entry in audit.findings}
-    order = {rule: number for number, rule in enumerate(sorted(rules))}
-    states = _baseline_states(audit, changed) if changed is not None else {}
+    new = {(entry.machine, entry.key) for entry in changed.new} if changed is not None else set()
+
+    def properties(entry: AuditFinding) -> dict[str, Any]:
+        full_name = f"{entry.machine}/{entry.finding.where}" if entry.finding.where else entry.machine
+        location = {"name": entry.machine, "fullyQualifiedName": full_name, "kind": "resource"}
+        result: dict[str, Any] = {
+            "locations": [{"logicalLocations": [location]}],
+            "partialFingerprints": {"numaforgeAudit/v1": f"{entry.machine} {entry.key}"},
+        }
+        if changed is not None:
+            is_new = (entry.machine, entry.key) in new or entry.machine in changed.machines_new
+            result["baselineState"] = "new" if is_new else "unchanged"
+        if entry.accepted:
+            result["suppressions"] = [{"kind": "external", "justification": "the baseline has it"}]
+        return result
+
     return sarif_log(
         "numaforge audit",
-        [(rule_id, rules[rule_id].title, rules[rule_id].severity) for rule_id in order],
-        [_result(entry, order, states.get((entry.machine, entry.key))) for entry in audit.findings],
+        {entry.finding.id: entry.rule for entry in audit.findings},
+        ((entry.finding, f"{entry.machine}: ", properties(entry)) for entry in audit.findings),
     )
-
-
-def _baseline_states(audit: FleetAudit, changed: Changes) -> dict[tuple[str, str], str]:
-    """Return SARIF's baselineState of each finding by machine and key: new or unchanged."""
-    new = {(entry.machine, entry.key) for entry in changed.new}
-    keys = {(entry.machine, entry.key) for entry in audit.findings}
-    return {
-        (name, key): "new" if (name, key) in new or name in changed.machines_new else "unchanged"
-        for name, key in keys
-    }
-
-
-def _result(entry: AuditFinding, order: Mapping[str, int], state: str | None) -> dict[str, Any]:
-    finding = entry.finding
-    full_name = f"{entry.machine}/{finding.where}" if finding.where else entry.machine
-    result: dict[str, Any] = {
-        "ruleId": finding.id,
-        "ruleIndex": order[finding.id],
-        "level": str(finding.severity),
-        "message": {"text": f"{entry.machine}: {finding.evidence}. Remedy: {finding.remedy}"},
-        "locations": [
-            {
-                "logicalLocations": [
-                    {"name": entry.machine, "fullyQualifiedName": full_name, "kind": "resource"}
-                ]
-            }
-        ],
-        "partialFingerprints": {"numaforgeAudit/v1": f"{entry.machine} {entry.key}"},
-    }
-    if state is not None:
-        result["baselineState"] = state
-    if entry.accepted:
-        result["suppressions"] = [{"kind": "external", "justification": "the baseline has it"}]
-    return result
 
 
 # ---- JUnit ----
@@ -223,7 +203,7 @@ def junit(audit: FleetAudit, fail_on: str) -> str:
     """
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
     suites = ET.Element("testsuites", name="numaforge audit")
-    for name in _names(audit):
+    for name in (*audit.machines, *audit.failed):
         suite = ET.SubElement(suites, "testsuite", name=_in_one_line(name))
         by_rule = grouped((entry.finding.id, entry) for entry in audit.by_machine.get(name, []))
         for several in by_rule.values():
@@ -235,10 +215,6 @@ def junit(audit: FleetAudit, fail_on: str) -> str:
             element.set(count, str(sum(1 for _ in element.iter(tag))))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
-
-
-def _names(audit: FleetAudit) -> tuple[str, ...]:
-    return (*audit.machines, *audit.failed)
 
 
 def _add_case(suite: ET.Element, several: Sequence[AuditFinding], severities: Sequence[Severity]) -> None:
@@ -255,12 +231,9 @@ def _add_case(suite: ET.Element, several: Sequence[AuditFinding], severities: Se
         output = ET.SubElement(case, "failure", type=str(finding.severity), message=message)
     else:
         output = ET.SubElement(case, "system-out")
-    output.text = plain("\n".join(map(_entry_text, open_ones)))
-
-
-def _entry_text(entry: AuditFinding) -> str:
-    where = f"{entry.finding.where}: " if entry.finding.where else ""
-    return f"{entry.finding.severity}: {where}{entry.finding.evidence}\n  {entry.finding.remedy}"
+    open_findings = [entry.finding for entry in open_ones]
+    texts = [f"{one.severity}: {located(one)}\n  {one.remedy}" for one in open_findings]
+    output.text = plain("\n".join(texts))
 
 
 def _in_one_line(text: str) -> str:
@@ -272,30 +245,31 @@ def _in_one_line(text: str) -> str:
 
 def prometheus(audit: FleetAudit) -> str:
     """Return an audit as Prometheus' text format, for node_exporter's textfile collector or a gateway."""
-    return "\n".join(_samples(audit)) + "\n"
-
-
-def _samples(audit: FleetAudit) -> Iterator[str]:
-    yield "# HELP numaforge_audit_machines Machines by the gravest finding that no baseline has."
-    yield "# TYPE numaforge_audit_machines gauge"
-    for state, count in state_counts(audit).items():
-        yield f"numaforge_audit_machines{{state={_label(state)}}} {count}"
-    yield "# HELP numaforge_audit_machine_read Whether a machine could be read."
-    yield "# TYPE numaforge_audit_machine_read gauge"
-    for name in _names(audit):
-        yield f"numaforge_audit_machine_read{{machine={_label(name)}}} {int(name in audit.machines)}"
-    yield "# HELP numaforge_audit_findings Findings of a rule on a machine."
-    yield "# TYPE numaforge_audit_findings gauge"
+    labels = ("machine", "rule", "severity", "accepted")
     counts = Counter(
-        (entry.machine, entry.finding.id, str(entry.finding.severity), entry.accepted)
+        (entry.machine, entry.finding.id, str(entry.finding.severity), str(entry.accepted).lower())
         for entry in audit.findings
     )
-    for (name, rule, severity, accepted), count in counts.items():
-        labels = {"machine": name, "rule": rule, "severity": severity, "accepted": str(accepted).lower()}
-        pairs = ",".join(f"{label}={_label(value)}" for label, value in labels.items())
-        yield f"numaforge_audit_findings{{{pairs}}} {count}"
+    lines = [
+        *_help("machines", "Machines by the gravest finding that no baseline has."),
+        *(_sample("machines", count, state=state) for state, count in state_counts(audit).items()),
+        *_help("machine_read", "Whether a machine could be read."),
+        *(_sample("machine_read", 1, machine=name) for name in audit.machines),
+        *(_sample("machine_read", 0, machine=name) for name in audit.failed),
+        *_help("findings", "Findings of a rule on a machine."),
+        *(_sample("findings", count, **dict(zip(labels, key, strict=True))) for key, count in counts.items()),
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _label(value: str) -> str:
-    escaped = plain(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+def _help(name: str, words: str) -> tuple[str, str]:
+    return f"# HELP numaforge_audit_{name} {words}", f"# TYPE numaforge_audit_{name} gauge"
+
+
+def _sample(name: str, value: int, **labels: str) -> str:
+    escaped = {
+        label: plain(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        for label, text in labels.items()
+    }
+    pairs = ",".join(f'{label}="{text}"' for label, text in escaped.items())
+    return f"numaforge_audit_{name}{{{pairs}}} {value}"

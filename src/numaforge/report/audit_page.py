@@ -12,11 +12,9 @@ from numaforge.fleet.audit.fleet import AuditFinding, Changes, FleetAudit
 from numaforge.lib.ordering import first_of, grouped
 from numaforge.lib.quantity import counted
 from numaforge.lib.resources import template_dir
-from numaforge.report.audit_documents import STATES, state_counts, state_of
+from numaforge.report.audit_documents import IN_WORDS, STATES, state_counts, state_of
 from numaforge.report.hostnames import folded
 from numaforge.report.printable import plain
-
-_IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with notes"}
 
 
 class Portrait(NamedTuple):
@@ -37,15 +35,15 @@ def audit_page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[P
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"anchor": _anchor, "base64": _base64, "folded": folded, "size": _size}
-    environment.filters["counted"] = counted
+    environment.filters |= {"anchor": _anchor, "folded": folded, "size": _size, "counted": counted}
+    environment.filters["base64"] = lambda svg: base64.b64encode(svg.encode()).decode()
     titles = {entry.finding.id: entry.rule.title for entry in audit.findings}
     return environment.get_template("page.html.j2").render(
         title=f"Audit of {counted(len(audit.machines) + len(audit.failed), 'machine')}",
         version=__version__,
         audit=audit,
         counts=state_counts(audit),
-        in_words=_IN_WORDS,
+        in_words=IN_WORDS,
         accepted=sum(entry.accepted for entry in audit.findings),
         changed=changed,
         choices={
@@ -81,18 +79,13 @@ def _machines(audit: FleetAudit, portraits: Sequence[Portrait]) -> list[dict[str
 
 
 def _summary(several: Sequence[AuditFinding]) -> str:
-    titles = dict.fromkeys(entry.rule.title for entry in several if not entry.accepted)
-    return first_of(titles, joint="; ")
+    return first_of(dict.fromkeys(one.rule.title for one in several if not one.accepted), joint="; ")
 
 
 def _size(svg: str) -> str:
     """Return width and height of a picture, so that the page does not jump when it is shown."""
     size = re.search(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"', svg)
     return f'width="{float(size[1]):.0f}" height="{float(size[2]):.0f}"' if size else ""
-
-
-def _base64(svg: str) -> str:
-    return base64.b64encode(svg.encode()).decode()
 
 
 def _anchor(name: str) -> str:

@@ -5,8 +5,7 @@ from typing import Any
 from numaforge.findings import Finding
 from numaforge.kubelet.findings import RULES, Report
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.report.findings import finding_lines
-from numaforge.report.sarif import sarif_log
+from numaforge.report.findings import finding_lines, sarif_log
 from numaforge.report.terminal import line_of, style
 
 
@@ -47,23 +46,16 @@ def to_document(report: Report) -> dict[str, Any]:
 
 def to_sarif(report: Report) -> dict[str, Any]:
     """Return the report as a SARIF 2.1.0 log, which code hosts show beside the changed lines."""
-    ids = sorted({finding.id for finding in report.findings})
-    return sarif_log(
-        "numaforge kubelet check",
-        [(rule_id, RULES[rule_id].title, RULES[rule_id].severity) for rule_id in ids],
-        [_sarif_result(finding, ids) for finding in report.findings],
-    )
+    rules = {finding.id: RULES[finding.id] for finding in report.findings}
+    results = ((finding, "", _properties(finding)) for finding in report.findings)
+    return sarif_log("numaforge kubelet check", rules, results)
 
 
-def _sarif_result(finding: Finding, ids: list[str]) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "ruleId": finding.id,
-        "ruleIndex": ids.index(finding.id),
-        "level": str(finding.severity),
-        "message": {"text": f"{finding.evidence}. Remedy: {finding.remedy}"},
-    }
+def _properties(finding: Finding) -> dict[str, Any]:
     properties = {"path": finding.where, "kubelet": finding.text}
-    result["properties"] = {name: value for name, value in properties.items() if value is not None}
+    result: dict[str, Any] = {
+        "properties": {name: value for name, value in properties.items() if value is not None}
+    }
     if finding.file:
         location: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
         if finding.line:
@@ -73,10 +65,8 @@ def _sarif_result(finding: Finding, ids: list[str]) -> dict[str, Any]:
 
 
 def _place_in_file(finding: Finding) -> str:
-    where = finding.file or ""
-    if finding.line:
-        where += f":{finding.line}"
-    return "  ".join(filter(None, (where, finding.where if finding.where != finding.file else None)))
+    file = f"{finding.file or ''}:{finding.line}" if finding.line else finding.file
+    return "  ".join(filter(None, (file, finding.where if finding.where != finding.file else None)))
 
 
 DOCUMENTS = {"json": to_document, "sarif": to_sarif}

@@ -1,7 +1,9 @@
 """Borderless tables, and lines of text with them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -42,6 +44,23 @@ def add_row(table: Table, *cells: object) -> None:
     """Add a row of texts; a tuple is a cell of several lines."""
     lines = (cell if isinstance(cell, tuple) else (cell,) for cell in cells)
     table.add_row(*(Text("\n".join(map(in_one_line, cell))) for cell in lines))
+
+
+def filled(table: Table, rows: Iterable[Iterable[object]]) -> Table:
+    """Return a table with rows added."""
+    for row in rows:
+        add_row(table, *row)
+    return table
+
+
+def section(title: str, lines: Iterable[RenderableType], style: str = "bold") -> list[RenderableType]:
+    """Return an empty line, a title and the lines below it; nothing without lines."""
+    below = list(lines)
+    return [text_line(""), text_line(title, style), *below] if below else []
+
+
+def indented(lines: Iterable[RenderableType], by: int = 2) -> list[RenderableType]:
+    return [Padding(line, (0, 0, 0, by), expand=False) for line in lines]
 
 
 def text_line(content: object, style: str = "") -> Text:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from numaforge import __version__
 from numaforge.findings import Finding, Rule, Severity
 from numaforge.findings.engine import Judgement, Verdict
 from numaforge.lib.quantity import counted
@@ -40,15 +41,18 @@ def judgement_lines(
     `doubt` replaces "nothing found" where the answer is unknown.
     """
     lines = []
-    for severity in Severity:
-        for judgement in judgements:
-            if judgement.findings and judgement.rule.severity is severity:
-                lines += [*_finding_lines(judgement), ""]
+    for judgement in sorted(judgements, key=lambda one: [*Severity].index(one.rule.severity)):
+        if judgement.findings:
+            lines += [*_finding_lines(judgement), ""]
     if verbose:
         for verdict, heading in _OTHERS.items():
-            matching = [judgement for judgement in judgements if judgement.verdict is verdict]
+            matching = [
+                f"  {one.rule.id}  {one.rule.title}{f': {one.reason}' if one.reason else ''}"
+                for one in judgements
+                if one.verdict is verdict
+            ]
             if matching:
-                lines += [style(heading, bold=True), *map(_one_line, matching), ""]
+                lines += [style(heading, bold=True), *matching, ""]
     return [*lines, _summary(hostname, judgements, doubt)]
 
 
@@ -82,13 +86,13 @@ def plugin_document(
 
     `sound` names the field for a configuration without errors.
     """
+    documents = [asdict(finding) for finding in findings]
     return {
         "schema": 1,
         sound: not has_errors(findings),
         "advertised": None if advertised is None else dict(advertised),
         "findings": [
-            {key: value for key, value in asdict(finding).items() if key not in ("file", "line")}
-            for finding in findings
+            {key: value for key, value in one.items() if key not in ("file", "line")} for one in documents
         ],
     }
 
@@ -111,6 +115,45 @@ def plugin_lines(
             *(f"  {count:>4} {name}" for name, count in advertised.items()),
         ]
     return lines
+
+
+def sarif_log(
+    tool: str, rules: Mapping[str, Rule], results: Iterable[tuple[Finding, str, Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """Return a SARIF 2.1.0 log of one run: the form in which code hosts and scanners take findings.
+
+    `results` are the findings, each with what stands before its message and with its other properties.
+    """
+    order = sorted(rules)
+    described = [
+        {
+            "id": rule,
+            "shortDescription": {"text": rules[rule].title},
+            "defaultConfiguration": {"level": str(rules[rule].severity)},
+        }
+        for rule in order
+    ]
+    listed = [
+        {
+            "ruleId": finding.id,
+            "ruleIndex": order.index(finding.id),
+            "level": str(finding.severity),
+            "message": {"text": f"{before}{finding.evidence}. Remedy: {finding.remedy}"},
+            **more,
+        }
+        for finding, before, more in results
+    ]
+    driver = {"name": tool, "version": __version__, "rules": described}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": listed}],
+    }
+
+
+def located(finding: Finding) -> str:
+    """Return the evidence of a finding, with its place before it."""
+    return f"{finding.where}: {finding.evidence}" if finding.where else finding.evidence
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
@@ -144,11 +187,6 @@ def _finding_lines(judgement: Judgement) -> Iterator[str]:
     first = judgement.findings[0]
     yield style(f"  source: {first.source}", dim=True)
     yield f"  -> {first.remedy}"
-
-
-def _one_line(judgement: Judgement) -> str:
-    reason = f": {judgement.reason}" if judgement.reason else ""
-    return f"  {judgement.rule.id}  {judgement.rule.title}{reason}"
 
 
 def _summary(hostname: str | None, judgements: Sequence[Judgement], doubt: str | None) -> str:

@@ -151,6 +151,18 @@ def show_json(document: object) -> None:
         click.echo(_json(document, indent=2))
 
 
+def show_answer(
+    output: str, document: Callable[[], object], answer: Callable[[], RenderableType | list[str]]
+) -> None:
+    """Print an answer by `--output`: a document for programs, else tables, or lines, for people."""
+    if output == "json":
+        show_json(document())
+    elif isinstance(shown := answer(), list):
+        echo_lines(shown)
+    else:
+        show(shown)
+
+
 def show_json_line(document: object) -> None:
     """Print a document for programs in one line, at once."""
     click.echo(_json(document, indent=None))

@@ -8,6 +8,7 @@ from math import ceil
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.lib.quantity import counted
 from numaforge.report.printable import in_one_line, spaced, with_whole_commands
+from numaforge.report.terminal import style
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MOST = 2**63  # the bound of a Kubernetes quantity
@@ -51,6 +52,13 @@ def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) 
         break_long_words=False,
     )
     return [spaced(line) for line in lines]
+
+
+def styled_lines(
+    text: str, width: int, *, most: int | None = None, fg: str | None = None, bold: bool | None = None
+) -> list[str]:
+    """Return a text wrapped to `width`, in at most `most` lines, each in a style."""
+    return [style(line, fg=fg, bold=bold) for line in wrapped(text, width, "", most)]
 
 
 def some_of(names: Iterable[str], most: int = 3) -> str:

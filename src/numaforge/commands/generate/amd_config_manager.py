@@ -1,5 +1,7 @@
 """`numaforge generate amd-config-manager`: the modes of AMD GPUs, for AMD's device config manager."""
 
+from typing import Any
+
 import click
 
 from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests
@@ -14,15 +16,7 @@ _HANDED = Handed(
 
 @click.command("amd-config-manager")
 @handing_options("numaforge-partitions", "kube-amd-gpu")
-def amd_config_manager(
-    sources: tuple[str, ...],
-    limits: tuple[str, ...],
-    profile: str | None,
-    kubelet_version: str | None,
-    name: str,
-    namespace: str,
-    output: str,
-) -> int:
+def amd_config_manager(name: str, namespace: str, output: str, **machines: Any) -> int:
     """Write the ConfigMap for AMD's device config manager, which partitions GPUs as planned.
 
     One profile per distinct set of modes. The Node label dcm.amd.com/gpu-config-profile chooses it; the
@@ -39,7 +33,7 @@ def amd_config_manager(
     """
     from numaforge.roles.device_plugin.manifests import manager_config_map
 
-    machines = handed_machines(sources, limits, profile, kubelet_version, _HANDED)
-    manifest, labels = manager_config_map([plan for plan, _ in machines], name, namespace)
+    plans = [plan for plan, _ in handed_machines(_HANDED, **machines)]
+    manifest, labels = manager_config_map(plans, name, namespace)
     say_manifests([manifest], labels, output, config_map=manifest)
     return ExitCode.YES

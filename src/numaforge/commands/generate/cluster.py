@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.generate.folder import write_files
-from numaforge.commands.machine import machines_argument, planning_options
+from numaforge.commands.generate import write_files
+from numaforge.commands.machine import Planning, machines_argument, planning_options
 from numaforge.commands.options import login_options, output_option
 from numaforge.commands.served import served_nodes, systems_option
 from numaforge.report.terminal import print_data, remark, show_json
-
-if TYPE_CHECKING:
-    from numaforge.cluster.schedulers.systems import Folder
 
 
 @click.command()
@@ -30,8 +25,7 @@ if TYPE_CHECKING:
 @output_option("yaml", "json")
 def cluster(
     sources: tuple[str, ...],
-    profile: str | None,
-    kubelet_version: str | None,
+    planning: Planning,
     systems: tuple[str, ...],
     folder: str | None,
     live: bool,
@@ -53,7 +47,7 @@ def cluster(
     from numaforge.cluster.schedulers.kubectl_get import Kubectl
     from numaforge.cluster.schedulers.systems import generate
 
-    nodes, code = served_nodes(sources, profile, kubelet_version)
+    nodes, code = served_nodes(sources, planning)
     if not nodes:
         return code
     uses_cluster = live or any(login.values())
@@ -64,7 +58,10 @@ def cluster(
         for node, why in written.left_out.items():
             remark(f"{written.name}: {node} is incomplete: {why}")
     if folder is not None:
-        _write(folders, Path(folder))
+        for written in (one for one in folders if one.files):
+            below = Path(folder, written.name)
+            write_files(below, dict(written.texts()))
+            remark(f"wrote {below}: {written.why}")
     elif output == "json":
         show_json({"schema": 1, "systems": {written.name: dict(written.texts()) for written in folders}})
     else:
@@ -72,10 +69,3 @@ def cluster(
             for name, text in written.texts():
                 print_data(f"---\n# {written.name}/{name}\n{text.rstrip()}\n")
     return code
-
-
-def _write(folders: Sequence[Folder], below: Path) -> None:
-    for folder in folders:
-        if folder.files:
-            write_files(below / folder.name, dict(folder.texts()))
-            remark(f"wrote {below / folder.name}: {folder.why}")

@@ -3,7 +3,8 @@
 import click
 
 from numaforge.commands.machine import (
-    machine_and_plan,
+    Planning,
+    planned_machine,
     planning_options,
     root_option,
     snapshot_or_plan_argument,
@@ -18,9 +19,7 @@ from numaforge.report.terminal import save, show_json
 @root_option
 @planning_options
 @output_option("yaml", "json")
-def runtime_class(
-    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str
-) -> int:
+def runtime_class(source: str | None, planning: Planning, output: str) -> int:
     """Write the RuntimeClass for what pods may ask of CRI-O (pod_tuning), with an example pod as a comment.
 
     \b
@@ -31,9 +30,7 @@ def runtime_class(
     from numaforge.roles.crio.plan import pod_lines
     from numaforge.roles.crio.plan import runtime_class as manifest
 
-    _, planned = machine_and_plan(source, root, profile, kubelet_version)
-    if planned is None:
-        raise click.UsageError("no plan: give --profile")
+    _, planned = planned_machine(source, planning)
     document, pod = manifest(planned), pod_lines(planned.pod_tuning)
     if output == "json":
         show_json({"schema": 1, "manifests": [document], "pod": pod})

@@ -9,7 +9,7 @@ import click
 from numaforge.commands.options import GroupedOption
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, WAITING, fleet_command
-from numaforge.commands.rollout.preflight import agreed, did_not_answer, settings_of, surveyed, waiting
+from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, surveyed, waiting
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain
 from numaforge.rollout.abort import Abort
@@ -62,14 +62,8 @@ def abort(program: Pyinfra, output: str, verbose: bool, timeout: float) -> int:
     exit_code = replace(report, outcomes=amiss, not_begun={}, unreachable={}).exit_code
     if report.stopped and exit_code is ExitCode.YES:
         exit_code = ExitCode.BLOCKED
-    show_report(
-        report,
-        program,
-        output=output,
-        verbose=verbose,
-        exit_code=exit_code,
-        nothing="no node is in the middle of this roll-out",
-    )
+    nothing = "no node is in the middle of this roll-out"
+    show_report(report, program, output=output, verbose=verbose, exit_code=exit_code, nothing=nothing)
     return exit_code
 
 
@@ -79,22 +73,17 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
     Returns None for a shard without hosts. Raises NumaforgeError where the inventory cannot be read without
     --kubeconfig, and where hosts disagree.
     """
-    login = {
-        name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_timeout"}
-    }
+    chosen = {*LOGIN, "unreachable_timeout"}
+    login = {name: value for name, value in program.options.items() if name in chosen}
     try:
-        settings = settings_of(program)
+        settings = asked(program, program.settings(), "reading the inventory")
     except NumaforgeError as error:
         if "kubeconfig" in login:
             return read_options(login)
         raise NumaforgeError(error.message, where=error.where, remedy="or give --kubeconfig") from error
     if not settings:
         return None
-    mappings = {
-        host: options_of_host
-        for host, options_of_host in settings.items()
-        if isinstance(options_of_host, Mapping)
-    }
+    mappings = {host: of_host for host, of_host in settings.items() if isinstance(of_host, Mapping)}
     return read_options(agreed(mappings, [name for name in LOGIN if name not in login]), login)
 
 
@@ -111,7 +100,8 @@ def _undone(
     stopped = None
     try:
         waiting(order.tell(), "asking the runners in progress to abort")
-        complain(_order_text(order))
+        leader = f"{order.leader} was asked to stop" if order.leader else "no process leads it any more"
+        complain(f"{leader}; in progress, undo requested: {', '.join(order.asked) or 'none'}")
         while unfinished := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
             survey = survey or surveyed(program)
             _take_up(order, cluster, program, options, output, survey, unfinished)
@@ -122,19 +112,8 @@ def _undone(
             raise  # no runner was told yet: nothing to report
         stopped = str(trouble) or "interrupted"
     under_way = dict.fromkeys(order.asked, "surveyed to be undone, and not known to be: abort again")
-    return FleetReport(
-        order.outcomes,
-        survey.refused if survey else {},
-        stopped,
-        under_way,
-        unreachable=survey.silent if survey else {},
-    )
-
-
-def _order_text(order: Abort) -> str:
-    leader = f"{order.leader} was asked to stop" if order.leader else "no process leads it any more"
-    nodes = ", ".join(order.asked) or "none"
-    return f"{leader}; in progress, undo requested: {nodes}"
+    refused, silent = (survey.refused, survey.silent) if survey else ({}, {})
+    return FleetReport(order.outcomes, refused, stopped, under_way, unreachable=silent)
 
 
 def _take_up(
@@ -149,9 +128,12 @@ def _take_up(
     """Undo the nodes without a process; hold one whose host is unreachable."""
     members_by_node = {need.node: Member(need.host, need.node) for need in survey.needs if need.joined}
     members = [members_by_node[name] for name in unfinished if name in members_by_node]
+    reasons = {host.lower(): why for host, why in {**did_not_answer(survey), **survey.refused}.items()}
     for name in unfinished:
         if name not in members_by_node:
-            order.end(name, Outcome(Ending.HELD, _no_host(name, survey)))
+            why = f"{name}: {reasons[name]}" if name in reasons else "no host of this inventory is this node"
+            left = f"it is left in the middle, and cannot be undone: {why}. Abort again once its host answers"
+            order.end(name, Outcome(Ending.HELD, left))
     if not members:
         return
     report = driven(fleet(cluster, program, members, options, None), program, output)
@@ -162,11 +144,3 @@ def _take_up(
             order.end(member.name, Outcome(Ending.HELD, f"not undone: {report.not_begun[member.host]}"))
     if report.under_way:
         raise KeyboardInterrupt
-
-
-def _no_host(name: str, survey: Survey) -> str:
-    """Return why a node in the middle of a roll-out cannot be undone."""
-    reasons = {**did_not_answer(survey), **survey.refused}
-    why = next((f"{host}: {why}" for host, why in reasons.items() if host.lower() == name), None)
-    why = why or "no host of this inventory is this node"
-    return f"it is left in the middle, and cannot be undone: {why}. Abort again once its host answers"

@@ -1,6 +1,5 @@
 """`numaforge rollout mig-labels`: repair labels that a MIG manager left behind."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,7 @@ from numaforge.commands.options import output_option
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo_lines, show_json
-from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
+from numaforge.rollout.mig_labels import mig_changes, repair_labels
 
 
 @click.command("mig-labels", hidden=True)
@@ -37,14 +36,10 @@ def mig_labels(nodes: tuple[str, ...], repair: bool, output: str, **login: Any) 
         document = [{**asdict(change), "repaired": change.node in repaired} for change in changes]
         show_json({"schema": 1, "nodes": document})
     else:
-        echo_lines(_lines(changes, repaired) or ["no node is in the middle of a MIG change"])
+        for change in changes:
+            verdict = "a MIG manager may be at work" if change.at_work else "left behind"
+            verdict = "repaired" if change.node in repaired else verdict
+            echo_lines([f"{change.node}: {verdict}", *(f"  {line}" for line in change.evidence)])
+        if not changes:
+            echo_lines(["no node is in the middle of a MIG change"])
     return ExitCode.NO if len(changes) > len(repaired) else ExitCode.YES
-
-
-def _lines(changes: Sequence[MigChange], repaired: Collection[str]) -> list[str]:
-    lines = []
-    for change in changes:
-        verdict = "a MIG manager may be at work" if change.at_work else "left behind"
-        lines.append(f"{change.node}: {'repaired' if change.node in repaired else verdict}")
-        lines += [f"  {line}" for line in change.evidence]
-    return lines

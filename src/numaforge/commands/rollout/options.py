@@ -2,19 +2,26 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 from pydantic.fields import FieldInfo
 
-from numaforge.commands.deploys import deploy_file
-from numaforge.commands.options import Command, GroupedOption, limit_option, offered, output_option
-from numaforge.lib.errors import NumaforgeError
+from numaforge.commands.options import (
+    Command,
+    GroupedOption,
+    deploy_file,
+    deploy_option,
+    limit_option,
+    offered,
+    output_option,
+    require_kubeconfig,
+)
 from numaforge.report.terminal import verbosity
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.names import DEFAULT_NAME
@@ -90,36 +97,25 @@ def _help_of(field: FieldInfo) -> str:
     return f"{field.description}  [default: {field.default}]" if shown else str(field.description)
 
 
-def fleet_command(names: Iterable[str] = _OF_A_FLEET) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def fleet_command(names: Collection[str] = _OF_A_FLEET) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Give a command these options of a roll-out; it gets `program`, `output` and `verbose`."""
-    return partial(_fleet_command, tuple(names))
 
+    def offer(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def called(*, name: str, shard: str | None, **options: Any) -> int:
+            own_shard = Shard.parse(shard) if shard else None
+            role = RunRole(own_shard.name_of(name) if own_shard else name)
+            where = {key: options.pop(key) for key in ("inventory", "deploy", "limits")}
+            program = _program(**where, role=role, options={key: options.pop(key) for key in names})
+            return command(program=replace(program, shard=own_shard), **options)
 
-def _fleet_command(names: Sequence[str], command: Callable[..., int]) -> Callable[..., int]:
-    @wraps(command)
-    def called(
-        *,
-        inventory: str,
-        deploy: str | None,
-        limits: tuple[str, ...],
-        name: str,
-        shard: str | None,
-        output: str,
-        **options: Any,
-    ) -> int:
-        fleet_options = {key: options.pop(key) for key in names}
-        own_shard = Shard.parse(shard) if shard else None
-        role = RunRole(own_shard.name_of(name) if own_shard else name)
-        program = replace(_program(inventory, deploy, limits, role, fleet_options), shard=own_shard)
-        return command(program=program, output=output, **options)
+        return fleet_options(called)
 
-    offer = offered(
+    fleet_options = offered(
         click.argument("inventory", type=click.Path()),
         output_option("table", "json", more="; json is one object a line while it runs", lines=True),
         click.option("--verbose", is_flag=True, help="Print every host; no grouping."),
-        click.option(
-            "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
-        ),
+        deploy_option,
         limit_option,
         click.option(
             "--shard",
@@ -133,7 +129,7 @@ def _fleet_command(names: Sequence[str], command: Callable[..., int]) -> Callabl
         click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the roll-out."),
         rollout_options(names),
     )
-    return offer(called)
+    return offer
 
 
 def options_of(options: Mapping[str, Any]) -> RolloutOptions:
@@ -155,9 +151,7 @@ def _program(
             f"{role.name!r} is not a valid Lease name; write lower-case letters, digits and -",
             param_hint="--name",
         )
-    kubeconfig = chosen.get("kubeconfig")
-    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("the kubeconfig does not exist", where=str(kubeconfig))
+    require_kubeconfig(chosen.get("kubeconfig"))
     inventory_path = inventory_file(inventory)
     carried_out = str(deploy_file(deploy))
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())

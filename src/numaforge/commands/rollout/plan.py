@@ -7,7 +7,7 @@ from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import common_options, preflight, refused_hosts, surveyed
 from numaforge.lib.errors import ExitCode
 from numaforge.report.rollout import outlook_document, outlook_tables
-from numaforge.report.terminal import show, show_json
+from numaforge.report.terminal import show_answer
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.outlook import look_ahead, look_further
 from numaforge.rollout.racks import disagreeing
@@ -30,10 +30,11 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
         refused = refused_hosts(cluster, options, nodes, leases, survey)
         ahead = look_ahead(cluster, nodes, leases, survey, options, refused)
         undrained = look_further(nodes, leases, survey, options, refused)
-    self_planned = plan_themselves(nodes.values(), {need.node for need in survey.needs})
+    own = plan_themselves(nodes.values(), {need.node for need in survey.needs})
     racks = disagreeing(survey)
-    if output == "json":
-        show_json(outlook_document(ahead, survey, undrained, refused, self_planned, racks))
-    else:
-        show(outlook_tables(ahead, survey, options, undrained, refused, self_planned, racks, verbose=verbose))
+    show_answer(
+        output,
+        lambda: outlook_document(ahead, survey, undrained, refused, own, racks),
+        lambda: outlook_tables(ahead, survey, options, undrained, refused, own, racks, verbose=verbose),
+    )
     return ExitCode.YES

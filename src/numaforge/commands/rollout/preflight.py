@@ -49,16 +49,12 @@ def waiting(steps: Steps[T], activity: str, far: Callable[[], str] = str) -> T:
 
 
 def surveyed(program: Pyinfra) -> Survey:
-    """Ask every host what it needs, and print the inventory's notices."""
-    return _saying_how(program, program.survey(), "asking every host what it needs")
+    """Ask every host what it needs."""
+    return asked(program, program.survey(), "asking every host what it needs")
 
 
-def settings_of(program: Pyinfra) -> dict[str, object]:
-    """Return the inventory's roll-out options by host, and print its notices; asks no host."""
-    return _saying_how(program, program.settings(), "reading the inventory")
-
-
-def _saying_how(program: Pyinfra, steps: Steps[T], activity: str) -> T:
+def asked(program: Pyinfra, steps: Steps[T], activity: str) -> T:
+    """Run steps of pyinfra, and print the inventory's notices."""
     try:
         return waiting(steps, activity, lambda: program.answered)
     finally:
@@ -74,12 +70,9 @@ def common_options(survey: Survey) -> RolloutOptions:
     """
     if not survey.needs:
         silent = did_not_answer(survey)
-        lines = [
-            *_by_reason(dict(sorted(survey.refused.items())), ": ", survey.log),
-            *_by_reason(
-                {**dict.fromkeys(survey.without_kubelet, "without a kubelet"), **silent}, " ", survey.log
-            ),
-        ]
+        others = {**dict.fromkeys(survey.without_kubelet, "without a kubelet"), **silent}
+        lines = _by_reason(dict(sorted(survey.refused.items())), ": ", survey.log)
+        lines += _by_reason(others, " ", survey.log)
         none = NumaforgeError(
             "\n  ".join(["no host can be changed:", *(lines or tail(survey.log))]),
             where=str(survey.log),
@@ -127,15 +120,9 @@ def preflight(
 
     Returns the cluster's nodes by name, and the Leases with their records.
     """
-    missing = [
-        str(permission) for permission in permissions(options.namespace) if not cluster.may(permission)
-    ]
-    if missing:
-        raise NumaforgeError(
-            f"this login lacks permissions: {', '.join(missing)}",
-            where=options.kubeconfig or "the kubeconfig",
-            remedy=RBAC,
-        )
+    if missing := [str(one) for one in permissions(options.namespace) if not cluster.may(one)]:
+        lacking = f"this login lacks permissions: {', '.join(missing)}"
+        raise NumaforgeError(lacking, where=options.kubeconfig or "the kubeconfig", remedy=RBAC)
     suite = verification_check() if options.verify else None
     if suite is not None and suite.severity:
         raise NumaforgeError(suite.evidence, where=suite.name, remedy=f"{suite.remedy}; nothing was begun")
@@ -155,9 +142,7 @@ def refused_hosts(
     leases: Mapping[str, Lease],
     survey: Survey,
 ) -> dict[str, str]:
-    """Return the hosts that are not changed, with the reason; the others continue.
-
-    Refuses together the trays of a clique that would have several lists of IMEX nodes.
+    """Return the hosts that are not changed, with the reason; trays of one clique are refused together.
 
     Raises NumaforgeError where no host is left, except in a shard; and where a named canary is refused or
     silent, as it could not prove anything.
@@ -184,10 +169,7 @@ def refused_hosts(
 
 @dataclass(frozen=True)
 class Sorted:
-    """The hosts that are not refused, sorted by what they need.
-
-    `members` change, `blocked` have a record that cannot be read, `as_planned` need nothing.
-    """
+    """The hosts that change, those `blocked` by a record that cannot be read, and those that need nothing."""
 
     members: list[Member]
     blocked: dict[str, Outcome]

@@ -17,9 +17,8 @@ from numaforge.commands.rollout.preflight import (
     waiting,
 )
 from numaforge.lib.errors import NumaforgeError
-from numaforge.rollout.fleet import FleetReport
 from numaforge.rollout.launch import Pyinfra
-from numaforge.rollout.lead import Lead, take_lead
+from numaforge.rollout.lead import take_lead
 from numaforge.rollout.runner import this_runner
 
 
@@ -41,15 +40,8 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
         nodes, leases = preflight(cluster, options, survey)
         refused = refused_hosts(cluster, options, nodes, leases, survey)
         hosts = sort_hosts(cluster, nodes, leases, survey, refused)
-        taking = take_lead(
-            cluster,
-            program.role.name,
-            this_runner(),
-            state,
-            go_on=go_on,
-            clock=time.monotonic,
-            once=program.shard is not None,
-        )
+        name, once = program.role.name, program.shard is not None
+        taking = take_lead(cluster, name, this_runner(), state, go_on=go_on, clock=time.monotonic, once=once)
         lead = waiting(taking, "making sure that no other process leads this roll-out")
         rollout = fleet(cluster, program, hosts.members, options, lead, survey, refused)
         rolled = driven(rollout, program, output)
@@ -63,22 +55,15 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
         # Hosts may have been changed by now: show what is known, whatever else fails.
         save_report(report, program)
         notes: list[str] = []
+        end = {"ended": _timestamp(), "exit_code": int(report.exit_code), "stopped": report.stopped}
         try:
-            notes += _given_back(lead, report)
+            lead.end({**lead.state, **end})
+        except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+            unknown = f"the cluster does not know that it has ended ({str(trouble) or 'interrupted'})"
+            notes.append(f"{unknown}: the next one is a `rollout resume`")
         finally:
             show_report(report, program, output=output, verbose=verbose, notes=notes)
     return report.exit_code
-
-
-def _given_back(lead: Lead, report: FleetReport) -> list[str]:
-    """Release the lead, record how the roll-out ended, and return what could not be recorded."""
-    end = {"ended": _timestamp(), "exit_code": int(report.exit_code), "stopped": report.stopped}
-    try:
-        lead.end({**lead.state, **end})
-    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
-        why = str(trouble) or "interrupted"
-        return [f"the cluster does not know that it has ended ({why}): the next one is a `rollout resume`"]
-    return []
 
 
 def _timestamp() -> str:

@@ -8,7 +8,7 @@ from numaforge.commands.options import output_option
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
 from numaforge.lib.errors import ExitCode
 from numaforge.report.rollout import situation_document, situation_tables
-from numaforge.report.terminal import show, show_json
+from numaforge.report.terminal import show_answer
 from numaforge.rollout.orders import situation
 
 
@@ -20,8 +20,5 @@ def status(output: str, verbose: bool, **login: Any) -> int:
     """Show roll-outs, slots and nodes from the cluster; asks no host."""
     with options_of(login).cluster() as cluster:
         state = situation(cluster)
-    if output == "json":
-        show_json(situation_document(state))
-    else:
-        show(situation_tables(state, verbose=verbose))
+    show_answer(output, lambda: situation_document(state), lambda: situation_tables(state, verbose=verbose))
     return ExitCode.YES
