@@ -22,13 +22,11 @@ from numaforge.roles.mig.models import known_model
 if TYPE_CHECKING:
     from numaforge.roles.device_plugin.config import DevicePluginConfig
 
-STARTING = "error starting plugins: "
-PLUGINS = f"{STARTING}error getting plugins: "
-CREATING = f"{PLUGINS}unable to create plugins: "
-DEFAULTS = f"{STARTING}unable to add default resources to config: "
+_STARTING = "error starting plugins: "
+_DEFAULTS = f"{_STARTING}unable to add default resources to config: "
 _DEVICE_MAP = (
-    f"{CREATING}failed to construct resource managers: error building device map: error building device map "
-    "from config.resources: "
+    f"{_STARTING}error getting plugins: unable to create plugins: failed to construct resource managers: "
+    "error building device map: error building device map from config.resources: "
 )
 _GPUS = f"{_DEVICE_MAP}error building GPU device map: "
 _MIG = f"{_DEVICE_MAP}invalid MIG configuration: "
@@ -95,7 +93,7 @@ def lost(machine: NodeTopology, strategy: str) -> tuple[int, str] | None:
     for index, gpu in nvml_gpus(machine).items():
         if gpu.unanswered in (None, NOT_LISTED) or gpu.name is not None:
             continue
-        begins = f"{DEFAULTS}error visiting devices: " if strategy == "mixed" else _GPUS
+        begins = f"{_DEFAULTS}error visiting devices: " if strategy == "mixed" else _GPUS
         return index, f"{begins}error getting device handle for index '{index}': {gpu.unanswered}"
     return None
 

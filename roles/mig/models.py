@@ -1,10 +1,20 @@
-"""GPU models with MIG: the profiles of each, and how a GPU's model is found."""
+"""GPU models with MIG: the profiles of each in models.json, and how a GPU's model is found.
 
+Sources of models.json: NVIDIA MIG User Guide, supported MIG profiles; `nvidia-smi mig -lgip` and `-lgipp` of
+real GPUs; for PCI ids, sizes and sets of profiles also config-default.yaml of mig-parted, and
+g_nv_name_released.h and g_vgpu_chip_flags.h of NVIDIA's open kernel modules 595.45.04. A family has the
+profiles of GPUs that are cut in the same way, whatever their memory. A model without a family has no public
+list of placements: its profiles differ by driver and VBIOS.
+"""
+
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.machine.topology.gpu_models import MODELS as GPUS
@@ -12,7 +22,6 @@ from numaforge.machine.topology.model import Gpu, MigProfileOffer
 from numaforge.machine.topology.vendors import NVIDIA
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
-from numaforge.roles.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
 
 UNKNOWN = "Unknown"  # the generation of a model outside the table
 _KEPT = 64  # models as NVML offers them; a fleet has a few
@@ -27,9 +36,22 @@ _DEVICE_ID = re.compile(r"(?:10de:|0x)?(?P<device>[0-9a-f]{4})(?:10de)?")
 
 
 @dataclass(frozen=True)
-class MigProfile(ProfileRow):
-    """A kind of GPU instance that a model offers."""
+class MigProfile:
+    """A kind of GPU instance that a model offers.
 
+    `id` is NVML's profile id, as in `nvidia-smi mig -cgi`. `size` and `starts` are in memory slices, `slices`
+    in compute slices. At most `limit` instances exist at once. All GPU instances share the model's video
+    `decoders` and its one OFA, the engine for optical flow; JPEG engines and encoders go with the decoders.
+    """
+
+    id: int
+    slices: int
+    size: int
+    starts: tuple[int, ...]
+    limit: int
+    attributes: str = ""
+    decoders: int = 0
+    ofas: int = 0
     name: str = ""
 
     def at(self, start: int, compute_instances: tuple[int, ...] | None = None) -> MigInstance:
@@ -42,7 +64,8 @@ class MigProfile(ProfileRow):
 class MigModel:
     """A GPU model with MIG: `devices` are PCI ids in lower case, `doubt` is what is not confirmed.
 
-    `decoders` is 0 where no geometry can run out of them, and where their number is unknown.
+    `gigabytes` is in units of 2^30 bytes. `decoders` is 0 where no geometry can run out of them (A100,
+    Hopper), and where their number is unknown. `profiles` is empty where the placements are unknown.
     """
 
     key: str
@@ -67,9 +90,15 @@ class MigModel:
 
 
 @cache
+def all_models() -> tuple[MigModel, ...]:
+    """Return every model, also those whose placements are unknown."""
+    tables = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return tuple(_model(row, tables["families"].get(row.pop("family"))) for row in tables["models"])
+
+
 def models() -> tuple[MigModel, ...]:
     """Return every model whose placements are known."""
-    return tuple(_model_of_row(row) for row in MODELS if row.family)
+    return tuple(model for model in all_models() if model.profiles)
 
 
 def model_of(gpu: Gpu) -> MigModel:
@@ -108,11 +137,11 @@ def model_named(text: str) -> MigModel:
     match = _DEVICE_ID.fullmatch(model_text)
     named = {name.lower().removeprefix("nvidia "): ids.partition(":")[2] for ids, name in GPUS.items()}
     device = match["device"] if match else named.get(model_text)
-    for row in MODELS:
-        if model_text in (row.key, *(product.lower() for product in row.products)) or device in row.devices:
-            if not row.family:
-                raise PlanError(f"{row.products[0]} has MIG, but where its GPU instances lie is not known")
-            return next(one for one in models() if one.key == row.key)
+    for model in all_models():
+        if model_text in (model.key, *map(str.lower, model.products)) or device in model.devices:
+            if not model.profiles:
+                raise PlanError(f"{model.products[0]} has MIG, but where its GPU instances lie is not known")
+            return model
     raise PlanError(f"{text!r} is not among the GPUs whose MIG profiles are known", remedy=_model_names())
 
 
@@ -242,23 +271,17 @@ def _model_names() -> str:
     return f"known: {', '.join(one.key for one in models())}"
 
 
-def _model_of_row(row: ModelRow) -> MigModel:
-    family = FAMILIES[row.family or ""]
-    return MigModel(
-        row.key,
-        row.generation,
-        row.products,
-        row.devices,
-        row.gigabytes,
-        family.compute_slices,
-        family.memory_slices,
-        tuple(_profile(profile, row.gigabytes, family.memory_slices) for profile in family.profiles),
-        row.doubt,
-        family.decoders,
+def _model(row: Mapping[str, Any], family: Mapping[str, Any] | None) -> MigModel:
+    family = family or {"compute_slices": 0, "memory_slices": 0, "profiles": ()}
+    profiles = tuple(
+        _profile(profile, row["gigabytes"], family["memory_slices"]) for profile in family["profiles"]
     )
+    lists = {name: tuple(row[name]) for name in ("products", "devices")}
+    return MigModel(**{**family, **row, **lists, "profiles": profiles})
 
 
-def _profile(row: ProfileRow, gigabytes: int, memory_slices: int) -> MigProfile:
+def _profile(row: Mapping[str, Any], gigabytes: int, memory_slices: int) -> MigProfile:
     """Return a profile with its name, by its rounded share of memory (go-nvlib, getMigMemorySizeGB)."""
-    rounded = (2 * row.size * gigabytes + memory_slices) // (2 * memory_slices)
-    return MigProfile(**vars(row), name=f"{row.slices}g.{rounded}gb{row.attributes}")
+    rounded = (2 * row["size"] * gigabytes + memory_slices) // (2 * memory_slices)
+    name = f"{row['slices']}g.{rounded}gb{row.get('attributes', '')}"
+    return MigProfile(**{**row, "starts": tuple(row["starts"]), "name": name})

@@ -1,9 +1,11 @@
 """Section `rdma.libraries`: files that configure NCCL, UCX and NVSHMEM for the rails."""
 
+import json
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -13,69 +15,16 @@ from numaforge.lib.section_values import as_text
 
 # The names in NCCL's user guide (2.30), and those in its source that fleets set. NCCL ignores unknown
 # names silently, so a misspelt one would have no effect.
-_NUMBERS = """
-ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CGA_CLUSTER_SIZE CHECK_POINTERS CHUNK_SIZE COLLNET_ENABLE
-COLLNET_NODE_THRESHOLD COMM_BLOCKING CROSS_NIC CUMEM_ENABLE CUMEM_HOST_ENABLE DMABUF_ENABLE GDRCOPY_ENABLE
-GDRCOPY_FIFO_ENABLE GDRCOPY_FLUSH_ENABLE GDRCOPY_SYNC_ENABLE GDR_FLUSH_DISABLE GRAPH_MIXING_SUPPORT
-GRAPH_REGISTER GRAPH_STREAM_ORDERING IB_ADAPTIVE_ROUTING IB_AR_THRESHOLD IB_DATA_DIRECT IB_DEVICE_PCI_ORDER
-IB_DISABLE IB_ECE_ENABLE IB_FIFO_TC IB_MERGE_NICS IB_MERGE_VFS IB_OOO_RQ IB_PCI_RELAXED_ORDERING IB_PKEY
-IB_QPS_PER_CONNECTION IB_RETRY_CNT IB_RETURN_ASYNC_EVENTS IB_ROCE_VERSION_NUM IB_SL IB_SPLIT_DATA_ON_QPS IB_TC
-IB_TIMEOUT IB_WARN_RAIL_LOCAL IGNORE_COLLNET_MISMATCH IGNORE_CPU_AFFINITY IGNORE_NET_MISMATCH
-IPC_USE_ABSTRACT_SOCKET LAUNCH_ORDER_IMPLICIT LAUNCH_RACE_FATAL LEGACY_CUDA_REGISTER LL128_BUFFSIZE LL128_C2C
-LL128_NTHREADS LL_BUFFSIZE LOCAL_REGISTER MAX_CTAS MAX_NCHANNELS MAX_NRINGS MAX_P2P_NCHANNELS MEM_SYNC_DOMAIN
-MIN_CTAS MIN_NCHANNELS MIN_NRINGS MIN_P2P_NCHANNELS MNNVL_CLIQUE_ID MNNVL_CROSS_CLIQUE MNNVL_ENABLE MNNVL_UUID
-MULTI_RANK_GPU_ENABLE NCHANNELS_PER_NET_PEER NET_DISABLE_INTRA NET_FORCE_FLUSH NET_GDR_C2C NET_GDR_READ
-NET_OVERHEAD NET_SHARED_BUFFERS NET_SHARED_COMMS NSOCKS_PERTHREAD NTHREADS NVB_DISABLE NVB_PRECONNECT
-NVLSTREE_MAX_CHUNKSIZE NVLS_CHUNKSIZE NVLS_ENABLE NVLS_NCHANNELS NVTX_DISABLE OOB_NET_ENABLE
-P2P_DIRECT_DISABLE P2P_DISABLE P2P_LL_THRESHOLD P2P_NET_CHUNKSIZE P2P_NVL_CHUNKSIZE P2P_PCI_CHUNKSIZE
-P2P_PXN_LEVEL P2P_READ_ENABLE P2P_USE_CUDA_MEMCPY PAT_ENABLE PXN_C2C PXN_DISABLE RAS_ENABLE RAS_TIMEOUT_FACTOR
-RUNTIME_CONNECT SET_STACK_SIZE SHM_DISABLE SHM_LOCALITY SOCKET_INLINE SOCKET_MIN_TASKSIZE SOCKET_NTHREADS
-SOCKET_POLL_TIMEOUT_MSEC SOCKET_RCVBUF SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC SOCKET_SNDBUF
-SYM_GIN_KERNELS_ENABLE UID_STAGGER_RATE UID_STAGGER_THRESHOLD WIN_ENABLE
-"""
-_TEXTS = """
-ALGO CHECK_MODE CTA_POLICY DEBUG DEBUG_FILE DEBUG_SUBSYS DEBUG_TIMESTAMP_FORMAT DEBUG_TIMESTAMP_LEVELS
-GRAPH_FILE IBVERBS_LIB IB_ADDR_FAMILY IB_ADDR_RANGE LAUNCH_MODE NET NETDEVS_POLICY NET_FORCE_MERGE
-NET_MERGE_LEVEL NET_MERGE_POLICY NET_PLUGIN OOB_NET_IFNAME P2P_LEVEL PROFILER_PLUGIN PROTO PROXY_CPUSET
-RAS_ADDR SET_THREAD_NAME SOCKET_FAMILY SOCKET_MAGIC THREAD_THRESHOLDS TOPO_DUMP_FILE TUNER_PLUGIN
-"""
-_NUMERIC_NAMES = frozenset(f"NCCL_{name}" for name in _NUMBERS.split())
-NCCL_NAMES = _NUMERIC_NAMES.union(f"NCCL_{name}" for name in _TEXTS.split())
-_CHOICES: Mapping[str, str] = {
-    "NCCL_ALGO": "Tree Ring CollNetDirect CollNetChain NVLS NVLSTree PAT",
-    "NCCL_DEBUG": "VERSION WARN INFO ABORT TRACE",
-    "NCCL_P2P_LEVEL": "LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS 0 1 2 3 4 5",
-    "NCCL_PROTO": "LL LL128 Simple",
-}
+_SETTINGS = json.loads(Path(__file__).with_name("nccl_settings.json").read_text(encoding="utf-8"))
+_NUMERIC_NAMES = frozenset[str](_SETTINGS["numbers"])
+NCCL_NAMES = _NUMERIC_NAMES.union(_SETTINGS["texts"])
+_CHOICES: Mapping[str, str] = _SETTINGS["choices"]
 """The words that these take, in lists and after ^ and FUNCTION: too."""
-
-_OF_THE_JOB = "set it in the environment of the job"
-_GID_INDEX = (
-    "an index differs from host to host and changes as addresses come and go, so that a pinned one fails or "
-    "takes another network (NVIDIA/nccl#551, #890); NCCL finds it by itself. To choose among networks, set "
-    "NCCL_IB_ROCE_VERSION_NUM, NCCL_IB_ADDR_FAMILY or NCCL_IB_ADDR_RANGE"
-)
-REFUSED: Mapping[str, str] = {
-    name: reason
-    for names, reason in (
-        ("IB_GID_INDEX", _GID_INDEX),
-        ("CONF_FILE ENV_PLUGIN", f"NCCL reads it before it reads /etc/nccl.conf; {_OF_THE_JOB}"),
-        ("ASYNC_ERROR_HANDLING BLOCKING_WAIT", f"PyTorch reads it, as TORCH_NCCL_...; {_OF_THE_JOB}"),
-        ("COMM_ID HOSTID", f"it is another one for each job or host; {_OF_THE_JOB}"),
-        ("IB_CUDA_SUPPORT LL_THRESHOLD TREE_THRESHOLD", "NCCL no longer reads it"),
-        ("SOCKET_IFNAME", "set rdma.libraries.socket_interface"),
-        ("IB_HCA", "it is made of the rails; further devices go into rdma.libraries.more_devices"),
-        ("NET_GDR_LEVEL", "set rdma.libraries.gdr_level"),
-        ("TOPO_FILE", "set rdma.libraries.topology_file"),
-    )
-    for name in (f"NCCL_{part}" for part in names.split())
-}
+REFUSED: Mapping[str, str] = _SETTINGS["refused"]
 """Refused names, and what to do instead."""
-
 KNOWN_NAMES = NCCL_NAMES | REFUSED.keys()
 WRITTEN_BY_NCCL = frozenset({"NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG_FILE"})
 """NCCL writes a file there: never proposed for a misspelt name, whose file it would replace."""
-
 
 DEFAULT_ROUTE = "default-route"
 
@@ -127,11 +76,8 @@ def _nccl_name(value: object) -> str:
         readable = () if "DUMP" in text.upper() else KNOWN_NAMES - WRITTEN_BY_NCCL
         parts = [name.removeprefix("NCCL_") for name in readable]
         nearest = get_close_matches(text.upper().removeprefix("NCCL_"), parts, n=1, cutoff=0.75)
-        advice = (
-            f"did you mean NCCL_{nearest[0]}?"
-            if nearest
-            else f"if a plugin or PyTorch reads it, {_OF_THE_JOB}"
-        )
+        of_the_job = "if a plugin or PyTorch reads it, set it in the environment of the job"
+        advice = f"did you mean NCCL_{nearest[0]}?" if nearest else of_the_job
         raise ValueError(f"{text!r} is not a setting in NCCL's user guide; {advice}")
     return text
 

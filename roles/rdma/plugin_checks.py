@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 
-from numaforge.findings import Finding, Severity
+from numaforge.findings import Finding
+from numaforge.findings.catalogue import Catalogue
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.roles.rdma.plugin_config import NEW_FIELD, PluginConfig, PoolConfig, refusal
+from numaforge.roles.rdma.plugin_config import PluginConfig, PoolConfig, refusal
 from numaforge.roles.rdma.pool_functions import SELECTORS, PluginFunction, lacking, plugin_functions, selected
 from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
 
-SOURCE = "k8s-rdma-shared-dev-plugin v1.5.3"
+FINDINGS = Catalogue(Path(__file__).with_name("findings.json"))
 _REMEDIES = {
     "periodicUpdateInterval": "write a number of seconds, 60 for example, or 0 for never",
     "configList": "write a configList with a resource",
@@ -24,18 +26,10 @@ def check_config(config: PluginConfig) -> tuple[Finding, ...]:
     if refused := refusal(config):
         where, message = refused
         field = next(key for key in _REMEDIES if where == key or (where.endswith(key) and "[" in where))
-        return (
-            Finding(
-                "rdma-config-refused",
-                Severity.ERROR,
-                "the plugin ends with this error again and again, and the node advertises no resource of it",
-                _REMEDIES[field],
-                where,
-                SOURCE,
-                text=message,
-            ),
-            *_unknown(config),
+        finding = FINDINGS.finding(
+            "rdma-config-refused", remedy=_REMEDIES[field], where=where, message=message
         )
+        return (finding, *_unknown(config))
     return (*_unknown(config), *_interval(config), *(f for pool in config.pools for f in _pool(pool)))
 
 
@@ -61,71 +55,27 @@ def advertised(config: PluginConfig, machine: NodeTopology) -> dict[str, int]:
 def _unknown(config: PluginConfig) -> Iterator[Finding]:
     for path, known_keys in config.unknown:
         near = get_close_matches(path.rpartition(".")[2], known_keys, n=1)
-        yield Finding(
-            "rdma-key-unknown",
-            Severity.WARNING,
-            f"{path} is not a key of the plugin, which drops it silently",
-            f"did you mean {near[0]}?" if near else f"known here: {', '.join(known_keys)}",
-            path,
-            SOURCE,
-        )
+        remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known_keys)}"
+        yield FINDINGS.finding("rdma-key-unknown", path=path, remedy=remedy)
 
 
 def _interval(config: PluginConfig) -> Iterator[Finding]:
     if config.interval == 0:
-        yield Finding(
-            "rdma-never-updated",
-            Severity.NOTE,
-            "a device that appears after the plugin has started, such as a virtual function, is in no "
-            "resource until the plugin is restarted",
-            "write 60, or leave periodicUpdateInterval out",
-            "periodicUpdateInterval",
-            SOURCE,
-            text="warning: periodic update interval is 0, no periodic update will run",
-        )
+        yield FINDINGS.finding("rdma-never-updated")
 
 
 def _pool(pool: PoolConfig) -> Iterator[Finding]:
     if pool.tokens == 0:
-        yield Finding(
-            "rdma-without-tokens",
-            Severity.ERROR,
-            f"{pool.resource} is advertised with 0: no pod can have it",
-            "write rdmaHcaMax: how many containers may share the resource, for example 63",
-            f"{pool.place}.rdmaHcaMax",
-            SOURCE,
-        )
-    if complaint := _name_complaint(pool):
-        yield Finding(
-            "rdma-name-refused",
-            Severity.ERROR,
-            f"the kubelet refuses {pool.resource}, and no pod can have it",
-            "write a domain of small letters as the prefix, such as rdma, and a name that begins and ends "
-            "with a letter or a digit",
-            f"{pool.place}.{complaint}",
-            "IsExtendedResourceName in pkg/apis/core/v1/helper/helpers.go",
-            text=f'the ResourceName "{pool.resource}" is invalid',
-        )
+        yield FINDINGS.finding("rdma-without-tokens", resource=pool.resource, place=pool.place)
+    if field := _name_complaint(pool):
+        yield FINDINGS.finding("rdma-name-refused", resource=pool.resource, place=pool.place, field=field)
     if pool.devices:
-        yield Finding(
-            "rdma-devices-deprecated",
-            Severity.NOTE,
-            "devices is the old word for selectors.ifNames",
-            "write selectors with ifNames",
-            f"{pool.place}.devices",
-            SOURCE,
-            text=f'Warning: "devices" field is deprecated, it is recommended to use the new {NEW_FIELD}',
-        )
-    for name, texts in pool.selectors.items():
+        yield FINDINGS.finding("rdma-devices-deprecated", place=pool.place)
+    for selector, texts in pool.selectors.items():
         for text in texts:
-            if hint := _never_matches(name, text):
-                yield Finding(
-                    "rdma-selector-never",
-                    Severity.WARNING,
-                    f"{text!r} is like no device's: the plugin compares letter by letter",
-                    hint,
-                    f"{pool.place}.selectors.{name}",
-                    SOURCE,
+            if remedy := _never_matches(selector, text):
+                yield FINDINGS.finding(
+                    "rdma-selector-never", text=text, place=pool.place, selector=selector, remedy=remedy
                 )
 
 
@@ -158,15 +108,7 @@ def _never_matches(selector: str, text: str) -> str | None:
 
 def _netns(machine: NodeTopology) -> Iterator[Finding]:
     if machine.rdma_netns == "exclusive":
-        yield Finding(
-            "rdma-netns-exclusive",
-            Severity.ERROR,
-            "RDMA devices belong to one network namespace each on this machine: the plugin ends",
-            "rdma system set netns shared; `options ib_core netns_mode=1` in /etc/modprobe.d for a boot",
-            None,
-            SOURCE,
-            text="incorrect RDMA subsystem network namespace",
-        )
+        yield FINDINGS.finding("rdma-netns-exclusive")
 
 
 def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:
@@ -174,25 +116,14 @@ def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:
         if device.management:
             continue
         if device.pci_address is None:
-            yield Finding(
-                "rdma-device-without-function",
-                Severity.NOTE,
-                f"{device.name} is a software device: the plugin finds devices below PCI functions only",
-                "leave it to tests",
-                device.name,
-                SOURCE,
-            )
+            yield FINDINGS.finding("rdma-device-without-function", device=device.name)
         elif missing := lacking(device, machine):
-            yield Finding(
+            yield FINDINGS.finding(
                 "rdma-device-refused",
-                Severity.WARNING,
-                f"{device.name} has no {' and no '.join(missing)}, and is in no resource",
-                "offer it by another device plugin; devices without management datagrams (EFA, iWARP) never "
-                "have umad",
-                device.name,
-                SOURCE,
-                text=f"missing RDMA device spec for device {device.pci_address}, RDMA device "
-                f'"{missing[0]}" not found',
+                device=device.name,
+                address=device.pci_address,
+                first=missing[0],
+                missing=" and no ".join(missing),
             )
 
 
@@ -200,40 +131,33 @@ def _selection(
     pool: PoolConfig, functions: tuple[PluginFunction, ...], machine: NodeTopology
 ) -> Iterator[Finding]:
     selection = selected(functions, pool.selectors)
-    where = f"{pool.place}.selectors"
+    resource, place = pool.resource, pool.place
     if not selection:
-        yield Finding(
+        yield FINDINGS.finding(
             "rdma-selects-nothing",
-            Severity.WARNING,
-            f"{pool.resource} selects no device of this machine, and is advertised with 0",
-            _offer(pool, functions),
-            where,
-            SOURCE,
-            text=f"Warning: no devices in device pool, creating empty resource server for {pool.name}",
+            resource=resource,
+            place=place,
+            name=pool.name,
+            offer=_offer(pool, functions),
         )
         return
     yield from _unmatched(pool, functions)
     managing = [device.name for function in selection for device in function.devices if device.management]
     if managing:
-        yield Finding(
-            "rdma-selects-management",
-            Severity.ERROR,
-            f"{pool.resource} selects {', '.join(managing)}: NVSwitches, which pods must not have",
-            "select by ifNames",
-            where,
-        )
+        devices = ", ".join(managing)
+        yield FINDINGS.finding("rdma-selects-management", resource=resource, place=place, devices=devices)
     names = [name for function in selection for name in function.names]
     if len(names) > 1:
         near = {device.numa_node for function in selection for device in function.devices}
         several = len(machine.numa_nodes) > 1 and len(near) > 1
-        yield Finding(
+        distance = ", of several NUMA nodes: a pod cannot choose the NIC near its GPU" if several else ""
+        yield FINDINGS.finding(
             "rdma-selects-several",
-            Severity.WARNING if several else Severity.NOTE,
-            f"each container with one {pool.resource} gets all of {', '.join(names)}"
-            + (", of several NUMA nodes: a pod cannot choose the NIC near its GPU" if several else ""),
-            "write a resource for each device, selected by ifNames",
-            where,
-            "Mellanox/k8s-rdma-shared-dev-plugin#117",
+            severity="warning" if several else "note",
+            resource=resource,
+            place=place,
+            devices=", ".join(names),
+            distance=distance,
         )
 
 
@@ -261,13 +185,12 @@ def _unmatched(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> Itera
         present = _values(name, functions)
         missing = [text for text in texts if text not in present and not _never_matches(name, text)]
         if missing:
-            yield Finding(
+            yield FINDINGS.finding(
                 "rdma-selector-unmatched",
-                Severity.NOTE,
-                f"no device of this machine has {' or '.join(missing)}",
-                f"{name} of this machine: {', '.join(sorted(present)) or 'none'}",
-                f"{pool.place}.selectors.{name}",
-                SOURCE,
+                missing=" or ".join(missing),
+                present=", ".join(sorted(present)) or "none",
+                selector=name,
+                place=pool.place,
             )
 
 
@@ -280,12 +203,10 @@ def _overlaps(config: PluginConfig, functions: tuple[PluginFunction, ...]) -> It
             if first_pool is pool or (first_pool.place, pool.place) in reported:
                 continue
             reported.add((first_pool.place, pool.place))
-            yield Finding(
+            yield FINDINGS.finding(
                 "rdma-pools-overlap",
-                Severity.WARNING,
-                f"{first_pool.resource} and {pool.resource} both hold {', '.join(function.names)}: each "
-                "counts its containers for itself",
-                "let each device be selected once",
-                f"{pool.place}.selectors",
-                SOURCE,
+                first=first_pool.resource,
+                second=pool.resource,
+                devices=", ".join(function.names),
+                place=pool.place,
             )

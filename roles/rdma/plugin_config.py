@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERVAL_SECONDS = 60
 DEFAULT_PREFIX = "rdma"
-NEW_FIELD = "\N{LEFT DOUBLE QUOTATION MARK}selectors\N{RIGHT DOUBLE QUOTATION MARK} field"
+_NEW_FIELD = "\N{LEFT DOUBLE QUOTATION MARK}selectors\N{RIGHT DOUBLE QUOTATION MARK} field"
 _NAME = re.compile(r"[a-zA-Z0-9_]+")
 _NANOSECONDS = 10**9
 _INT64 = 2**63
@@ -123,7 +123,7 @@ def _pool_refusal(pool: PoolConfig, names: set[str]) -> tuple[str, str] | None:
     if not selects and not pool.devices:
         return "", (
             'error: configuration missmatch. neither "selectors" nor "devices" fields exits, it is '
-            f"recommended to use the new {NEW_FIELD}"
+            f"recommended to use the new {_NEW_FIELD}"
         )
     if selects and pool.devices:
         return "", 'configuration mismatch. Cannot specify both "selectors" and "devices" fields'

@@ -70,10 +70,9 @@ def test_generated_page_text_is_current(name):
     assert GENERATED[name](text) == text, "run the module of docs/ that writes it, or make bench-plans"
 
 
-def findings(role: str, module: str) -> list[str]:
-    """Return the ids of a plugin's findings, as its checks have them."""
-    text = (REPOSITORY / "roles" / role / module).read_text()
-    return re.findall(r'^ +"([a-z]+(?:-[a-z]+)+)",$', text, re.MULTILINE)
+def findings(role: str) -> list[str]:
+    """Return the ids of a plugin's findings."""
+    return [*json.loads((REPOSITORY / "roles" / role / "findings.json").read_text())]
 
 
 def fields_of_a_plan(kind: type = NodePlan) -> set[str]:
@@ -107,7 +106,7 @@ def notices() -> set[str]:
 
 NAMES: dict[str, Iterable[str]] = {
     "device-plugin.md": [
-        *findings("device_plugin", "checks.py"),
+        *findings("device_plugin"),
         *(value for name, value in vars(labels).items() if name.endswith("_LABEL")),
     ],
     "host.md": [
@@ -119,7 +118,7 @@ NAMES: dict[str, Iterable[str]] = {
     "mig.md": [model.key for model in models()],
     "profiles.md": [*ready_profiles(), *profiles_of_machines()],
     "python.md": api.__all__,
-    "rdma-device-plugin.md": [*findings("rdma", "plugin_checks.py"), POOLS_LABEL],
+    "rdma-device-plugin.md": [*findings("rdma"), POOLS_LABEL],
     "read-a-plan.md": fields_of_a_plan() | notices(),
 }
 

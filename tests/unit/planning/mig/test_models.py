@@ -4,9 +4,8 @@ import pytest
 
 from numaforge.lib.errors import NumaforgeError, PlanError
 from numaforge.machine.topology.model import Gpu
-from numaforge.roles.mig.models import model_named, model_of, models, profile_of
+from numaforge.roles.mig.models import all_models, model_named, model_of, models, profile_of
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
-from numaforge.roles.mig.tables import MODELS
 from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)
@@ -29,7 +28,7 @@ def test_profiles_have_nvidias_names_and_are_found_by_them(model):
 
 
 def test_model_names_are_unique():
-    names = [name for row in MODELS for name in (row.key, *row.products)]
+    names = [name for model in all_models() for name in (model.key, *model.products)]
     assert len(set(names)) == len(names)
 
 
