@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubelet_paths import ROOT_DIR
@@ -20,10 +23,7 @@ POOLS_LABEL = "numaforge.io/rdma-pools"
 """The Node label whose value names the pools that the plugin has on it."""
 
 _CONFIG_FILE = "config.json"
-_CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"  # DefaultConfigFilePath
-# The plugin and the kubelet have this path built in, whatever the kubelet's --root-dir is.
-_DEVICE_PLUGINS = f"{ROOT_DIR}/device-plugins"
-_REGISTRY = f"{ROOT_DIR}/plugins_registry"
+_DAEMON_SET = Path(__file__).with_name("daemon_set.yaml")
 
 
 def config_text(plan: NodePlan) -> str:
@@ -76,41 +76,15 @@ def _registry(kubelet: KubeletPlan | None) -> str:
 
 
 def _daemon_set(metadata: Manifest, chosen: str, image: str, registry: str) -> Manifest:
-    """Return the DaemonSet of the plugin's deployment/k8s/base/daemonset.yaml, for labelled nodes."""
-    mounts = {
-        "device-plugins": (_DEVICE_PLUGINS, {"hostPath": {"path": _DEVICE_PLUGINS}}),
-        "plugins-registry": (_REGISTRY, {"hostPath": {"path": registry}}),
-        "config": (_CONFIG_FOLDER, {"configMap": {"name": metadata["name"]}}),
-        "devices": ("/dev", {"hostPath": {"path": "/dev"}}),
-    }
-    selected = {POOLS_LABEL: chosen}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": metadata,
-        "spec": {
-            "selector": {"matchLabels": {**selected}},
-            "template": {
-                "metadata": {"labels": {**selected}},
-                "spec": {
-                    "hostNetwork": True,  # the plugin reads the host's interfaces, and brings them up
-                    "priorityClassName": "system-node-critical",
-                    "automountServiceAccountToken": False,
-                    "nodeSelector": {**selected},
-                    "tolerations": [{"operator": "Exists"}],
-                    "containers": [
-                        {
-                            "name": "k8s-rdma-shared-dp",
-                            "image": image,
-                            "imagePullPolicy": "IfNotPresent",
-                            "securityContext": {"privileged": True},
-                            "volumeMounts": [
-                                {"name": name, "mountPath": path} for name, (path, _) in mounts.items()
-                            ],
-                        }
-                    ],
-                    "volumes": [{"name": name, **source} for name, (_, source) in mounts.items()],
-                },
-            },
-        },
-    }
+    daemon_set: Manifest = yaml.safe_load(_DAEMON_SET.read_text(encoding="utf-8"))
+    spec = daemon_set["spec"]
+    daemon_set["metadata"] = metadata
+    pod = spec["template"]["spec"]
+    spec["selector"]["matchLabels"] = {POOLS_LABEL: chosen}
+    spec["template"]["metadata"]["labels"] = {POOLS_LABEL: chosen}
+    pod["nodeSelector"] = {POOLS_LABEL: chosen}
+    pod["containers"][0]["image"] = image
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    volumes["plugins-registry"]["hostPath"]["path"] = registry
+    volumes["config"]["configMap"]["name"] = metadata["name"]
+    return daemon_set
