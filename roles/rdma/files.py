@@ -11,7 +11,7 @@ from numaforge.lib.shell import library
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.nccl_conf import KEPT, is_admins
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches
-from numaforge.roles.rdma.paths import (
+from numaforge.roles.rdma.planned import (
     CONF_PATHS,
     LIBRARY_PATHS,
     NCCL_TOPOLOGY_PATH,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import PlanError
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import rails
 from numaforge.machine.topology.runtime import pod_units
@@ -16,7 +16,6 @@ from numaforge.roles.rdma.planned import NicSetting, RdmaGate, RdmaHostPlan
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
 
-_MEMLOCK = "pods inherit it, and verbs pin what they register"
 _SETTINGS = ("max_read_request", "trust", "pfc")
 
 
@@ -28,21 +27,26 @@ def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Rdm
     wish = profile.rdma.host
     is_wanted = any(getattr(wish, name) is not None for name in (*_SETTINGS, "relaxed_ordering"))
     nics = _nics(topology, wish.nics) if is_wanted or wish.wait_for_virtual_functions else ()
-    notices: list[Notice] = []
+    reasons = Reasons()
     if (is_wanted or wish.wait_for_virtual_functions) and not nics:
-        notices.append(
-            Notice("no-rdma-nic", "the machine has no NIC with RDMA: the settings of NICs are left out")
-        )
+        reasons.notice("no-rdma-nic", "the machine has no NIC with RDMA: the settings of NICs are left out")
     plan = RdmaHostPlan(
         netns=wish.netns,
         memlock_units=pod_units(topology) if wish.memlock else (),
-        nics=tuple(_settings(nics, profile, notices)),
+        nics=tuple(_settings(nics, profile, reasons)),
         gate=_gate(topology, nics, profile),
         character_devices=_character_devices(topology, profile),
     )
     if wish.relaxed_ordering is not None and nics:
-        notices.append(_relaxed_ordering(nics, on=wish.relaxed_ordering))
-    return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(notices))
+        addresses = " ".join(nic.pci_address or "" for nic in nics)
+        reasons.notice(
+            "relaxed-ordering-is-firmware",
+            "relaxed ordering is a setting of the NICs' firmware, which numaforge does not change; on the "
+            f'drained node: for nic in {addresses}; do mlxconfig -y -d "$nic" set '
+            f"PCI_WR_ORDERING={int(wish.relaxed_ordering)}; done, then reboot it",
+        )
+    _decide(plan, profile, reasons)
+    return reasons.of(plan)
 
 
 def _nics(topology: NodeTopology, selection: str | Sequence[str]) -> tuple[RdmaDevice, ...]:
@@ -70,9 +74,7 @@ def _names(device: RdmaDevice) -> tuple[str, ...]:
     return tuple(name for name in (device.name, device.interface, device.pci_address) if name)
 
 
-def _settings(
-    nics: Sequence[RdmaDevice], profile: NodeProfile, notices: list[Notice]
-) -> Iterator[NicSetting]:
+def _settings(nics: Sequence[RdmaDevice], profile: NodeProfile, reasons: Reasons) -> Iterator[NicSetting]:
     wish = profile.rdma.host
     on_ethernet: dict[str, str] = {}
     if wish.trust is not None:
@@ -93,7 +95,7 @@ def _settings(
             yield NicSetting(device.interface or "", name, value)
     if lacking:
         lacking_text = ", ".join(f"{name} {reason}" for name, reason in lacking.items())
-        notices.append(Notice("no-ethernet", f"{lacking_text}: {' and '.join(on_ethernet)} left alone there"))
+        reasons.notice("no-ethernet", f"{lacking_text}: {' and '.join(on_ethernet)} left alone there")
 
 
 def _not_ethernet(device: RdmaDevice) -> str | None:
@@ -142,31 +144,25 @@ def _character_devices(topology: NodeTopology, profile: NodeProfile) -> dict[str
     return {name: needed[name] for name in sorted(needed) if needed[name]}
 
 
-def _relaxed_ordering(nics: Sequence[RdmaDevice], *, on: bool) -> Notice:
-    addresses = " ".join(nic.pci_address or "" for nic in nics)
-    return Notice(
-        "relaxed-ordering-is-firmware",
-        "relaxed ordering is a setting of the NICs' firmware, which numaforge does not change; on the "
-        f'drained node: for nic in {addresses}; do mlxconfig -y -d "$nic" set PCI_WR_ORDERING={int(on)}; '
-        "done, then reboot it",
-    )
-
-
-def _decisions(plan: RdmaHostPlan, profile: NodeProfile) -> Iterator[Decision]:
+def _decide(plan: RdmaHostPlan, profile: NodeProfile, reasons: Reasons) -> None:
     if plan.memlock_units:
-        reason = f"{profile.choice('rdma.host.memlock')}: {_MEMLOCK}"
-        yield Decision("rdma.host.memlock", f"unlimited for {', '.join(plan.memlock_units)}", reason)
+        reasons.decide(
+            "rdma.host.memlock",
+            f"unlimited for {', '.join(plan.memlock_units)}",
+            f"{profile.choice('rdma.host.memlock')}: pods inherit it, and verbs pin what they register",
+        )
     for name in _SETTINGS:
         nics = [setting for setting in plan.nics if setting.name == name]
         if nics:
-            reason = f"{profile.choice(f'rdma.host.{name}')}, on {', '.join(nic.nic for nic in nics)}"
-            yield Decision(f"rdma.host.{name}", nics[0].value, reason)
+            subject = f"rdma.host.{name}"
+            reason = f"{profile.choice(subject)}, on {', '.join(nic.nic for nic in nics)}"
+            reasons.decide(subject, nics[0].value, reason)
     if plan.gate:
         number = sum(plan.gate.virtual_functions.values())
-        devices_text = ", ".join((*plan.gate.devices, *([f"{number} virtual functions"] if number else [])))
-        yield Decision(
-            "rdma.host.wait_for_virtual_functions",
+        devices = ", ".join((*plan.gate.devices, *([f"{number} virtual functions"] if number else [])))
+        subject = "rdma.host.wait_for_virtual_functions"
+        reasons.decide(
+            subject,
             f"at most {plan.gate.seconds} s",
-            f"{profile.choice('rdma.host.wait_for_virtual_functions')}: a kubelet that starts before "
-            f"{devices_text} does not offer them",
+            f"{profile.choice(subject)}: a kubelet that starts before {devices} does not offer them",
         )

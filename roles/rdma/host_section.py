@@ -1,16 +1,17 @@
-"""Section `rdma.host`: kernel modules, limits and NIC settings for RDMA."""
+"""Sections `rdma.host` and `nic_queues`: modules, limits and NIC settings for RDMA, and NICs' queues."""
 
 import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from numaforge.lib.section import Section
+from numaforge.lib.section import Removable, Section
 from numaforge.lib.section_values import as_text
 from numaforge.roles.modules.section import ModuleName
 
 _NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _PRIORITIES = range(8)  # IEEE 802.1Q
+_MOST_QUEUES = 4096  # more than any NIC has
 
 
 def _nic(value: object) -> str:
@@ -95,4 +96,21 @@ class RdmaHost(Section):
         default=None,
         description="Delay the kubelet at boot until the RDMA devices exist.",
         examples=[{"count": 8, "timeout_seconds": 120}],
+    )
+
+
+class NicQueues(Removable):
+    """The number of combined channels of NICs. Unset: as the driver made them, one for each CPU."""
+
+    combined: Literal["reserved"] | Annotated[int, Field(strict=True, ge=1, le=_MOST_QUEUES)] | None = Field(
+        default=None,
+        description="A number, or reserved: one per reserved CPU. A change takes a NIC's link down briefly, "
+        "so the node is drained.",
+        examples=["reserved", 16],
+    )
+    nics: tuple[Nic, ...] = Field(
+        default=(),
+        description="The NICs to change, by RDMA device, interface or PCI address. Unset: all Ethernet NICs "
+        "except virtual functions and the NIC of the default route.",
+        examples=[["eth2", "mlx5_0"]],
     )

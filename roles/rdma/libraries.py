@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import natural
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.machine.topology.links import gpu_names
 from numaforge.machine.topology.model import Gpu, NodeTopology, RdmaDevice
 from numaforge.machine.topology.nics import DEFAULT_ROUTE as EVERYTHING
 from numaforge.machine.topology.rails import distance_to_device, rails
 from numaforge.machine.topology.vendors import only_amd
 from numaforge.roles.rdma import environment as env
-from numaforge.roles.rdma.hidden_switches import plan_hidden_switches
 from numaforge.roles.rdma.libraries_section import DEFAULT_ROUTE, Libraries
 from numaforge.roles.rdma.nccl_conf import plan_conf
-from numaforge.roles.rdma.paths import NCCL_CONF_PATH, NCCL_TOPOLOGY_PATH, RCCL_CONF_PATH
-from numaforge.roles.rdma.planned import GpuRail, HiddenSwitch, LibrariesPlan
+from numaforge.roles.rdma.nccl_topology import plan_hidden_switches
+from numaforge.roles.rdma.planned import (
+    NCCL_CONF_PATH,
+    NCCL_TOPOLOGY_PATH,
+    RCCL_CONF_PATH,
+    GpuRail,
+    HiddenSwitch,
+    LibrariesPlan,
+)
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
@@ -32,6 +38,8 @@ _NEAR = ("PIX", "PXB")
 # NCCL's words for distances, nearest first: it calls NODE PHB (src/graph/paths.cc).
 _LEVELS = {"PIX": "PIX", "PXB": "PXB", "PHB": "PHB", "NODE": "PHB", "SYS": "SYS"}
 _HIDING = ("passthrough", "vgpu")
+_GDR_LEVEL = "NCCL_NET_GDR_LEVEL"
+_NVSHMEM_SOURCE = "(NVSHMEM environment variables)"
 
 
 class Collectives(NamedTuple):
@@ -65,30 +73,27 @@ def plan_libraries(
     Raises PlanError for an interface, a device or a PCI address that this machine does not have, and for an
     admin's /etc/nccl.conf that contradicts the settings.
     """
-    wish = profile.rdma.libraries
+    wish, reasons = profile.rdma.libraries, Reasons()
     library = RCCL if only_amd(topology.gpus) else NCCL
     if not wish.asked:
-        return plan_conf(topology, LibrariesPlan(conf_path=library.conf_path), earlier)
-    notices: list[Notice] = []
-    decisions: list[Decision] = []
+        return reasons.of(plan_conf(topology, LibrariesPlan(conf_path=library.conf_path), earlier, reasons))
     switches = plan_hidden_switches(topology, wish)
-    fabric = _fabric(topology, wish, switches, library, notices)
+    fabric = _fabric(topology, wish, switches, library, reasons)
     ports = tuple(port for device in fabric.devices for port in _ports(device))
-    gpus = _gpu_rails(topology, fabric, notices)
+    gpus = _gpu_rails(topology, fabric, reasons)
     plan = LibrariesPlan(
         network=wish.network,
         overlay_interface=wish.overlay_interface,
         ports=ports,
         gpus=gpus,
-        nccl=_nccl(topology, profile, fabric, ports, bool(switches), decisions, notices),
-        variables=_variables(wish, fabric, ports, gpus, decisions, notices),
+        nccl=_nccl(topology, profile, fabric, ports, bool(switches), reasons),
+        variables=_variables(wish, fabric, ports, gpus, reasons),
         hidden_switches=switches,
         nccl_conf=wish.nccl_conf,
         env_file=wish.env_file,
         conf_path=library.conf_path,
     )
-    conf = plan_conf(topology, plan, earlier)
-    return Reasoned(conf.value, (*decisions, *conf.decisions), (*notices, *conf.notices))
+    return reasons.of(plan_conf(topology, plan, earlier, reasons))
 
 
 # ---- devices ----
@@ -99,7 +104,7 @@ def _fabric(
     wish: Libraries,
     switches: Sequence[HiddenSwitch],
     library: Collectives,
-    notices: list[Notice],
+    reasons: Reasons,
 ) -> _Fabric:
     by_name = {device.name: device for device in topology.rdma_devices}
     _refuse_unknown(wish.more_devices, by_name)
@@ -118,26 +123,22 @@ def _fabric(
     devices = tuple(
         device
         for device in {one.name: one for one in (*on_rails, *more)}.values()
-        if _is_up(device, notices, asked=device in more)
+        if _is_up(device, reasons, asked=device in more)
     )
     hidden = any(gpu.virtualization in _HIDING for gpu in topology.gpus) and not any(
         distance in _NEAR for _, distance, _ in near
     )
     unused = [device.name for device in candidates if device not in on_rails and device not in more]
     if unused and near:
-        notices.append(
-            Notice(
-                "device-on-no-rail",
-                f"{_listed(unused)}: nearest to no GPU, as storage NICs are, and so left out; what is to be "
-                f"used none the less goes into {_WHERE}.more_devices",
-            )
+        reasons.notice(
+            "device-on-no-rail",
+            f"{', '.join(unused)}: nearest to no GPU, as storage NICs are, and so left out; what is to be "
+            f"used none the less goes into {_WHERE}.more_devices",
         )
     if len(devices) > _MOST_DEVICES:
-        notices.append(
-            Notice(
-                "nccl-device-limit",
-                f"{library.name} uses the first {_MOST_DEVICES} of {len(devices)} RDMA devices",
-            )
+        reasons.notice(
+            "nccl-device-limit",
+            f"{library.name} uses the first {_MOST_DEVICES} of {len(devices)} RDMA devices",
         )
     used = tuple(
         (gpu, distance, up)
@@ -166,17 +167,15 @@ def _nearest(
     return None, ()
 
 
-def _is_up(device: RdmaDevice, notices: list[Notice], *, asked: bool) -> bool:
+def _is_up(device: RdmaDevice, reasons: Reasons, *, asked: bool) -> bool:
     """Return whether a device has a port that is up; a port of unknown state counts as up."""
     if _ports(device):
         return True
     states = ", ".join(f"port {port.number} is {port.state}" for port in device.ports) or "it has no port"
-    notices.append(
-        Notice(
-            "rail-down",
-            f"{device.name} is left out{'' if asked else ', and with it a rail'}: {states}; bring the link "
-            "up and run again",
-        )
+    reasons.notice(
+        "rail-down",
+        f"{device.name} is left out{'' if asked else ', and with it a rail'}: {states}; bring the link up "
+        "and run again",
     )
     return False
 
@@ -191,7 +190,7 @@ def _refuse_unknown(names: Sequence[str], by_name: dict[str, RdmaDevice]) -> Non
             raise PlanError(
                 f"there is no RDMA device {name}",
                 where=f"{_WHERE}.more_devices",
-                remedy=f"this machine has {_listed(sorted(by_name, key=natural)) or 'none'}",
+                remedy=f"this machine has {', '.join(sorted(by_name, key=natural)) or 'none'}",
             )
         if by_name[name].management:
             raise PlanError(
@@ -201,31 +200,25 @@ def _refuse_unknown(names: Sequence[str], by_name: dict[str, RdmaDevice]) -> Non
             )
 
 
-def _gpu_rails(topology: NodeTopology, fabric: _Fabric, notices: list[Notice]) -> tuple[GpuRail, ...]:
+def _gpu_rails(topology: NodeTopology, fabric: _Fabric, reasons: Reasons) -> tuple[GpuRail, ...]:
     names = gpu_names(topology.gpus)
     if fabric.unknown and topology.rdma_devices:
-        notices.append(
-            Notice(
-                "rail-unknown",
-                f"{_listed([names[gpu.pci_address] for gpu in fabric.unknown])}: the machine does not show "
-                "how far RDMA devices are, so no rail is set",
-            )
+        reasons.notice(
+            "rail-unknown",
+            f"{', '.join(names[gpu.pci_address] for gpu in fabric.unknown)}: the machine does not show how "
+            "far RDMA devices are, so no rail is set",
         )
     if fabric.hidden:
-        notices.append(
-            Notice(
-                "pci-tree-hidden",
-                "this virtual machine does not show which NIC is near which GPU: nothing is set per GPU; "
-                f"enter the provider's data in {_WHERE}.pcie_switches or {_WHERE}.topology_file",
-            )
+        reasons.notice(
+            "pci-tree-hidden",
+            "this virtual machine does not show which NIC is near which GPU: nothing is set per GPU; enter "
+            f"the provider's data in {_WHERE}.pcie_switches or {_WHERE}.topology_file",
         )
         return ()
-    rails = [
-        GpuRail(
-            names[gpu.pci_address], gpu.pci_address, tuple(p for device in devices for p in _ports(device))
-        )
+    rails = (
+        GpuRail(names[gpu.pci_address], gpu.pci_address, tuple(p for one in devices for p in _ports(one)))
         for gpu, _, devices in fabric.near
-    ]
+    )
     return tuple(sorted(rails, key=lambda rail: natural(rail.gpu)))
 
 
@@ -238,49 +231,46 @@ def _nccl(
     fabric: _Fabric,
     ports: Sequence[str],
     written: bool,
-    decisions: list[Decision],
-    notices: list[Notice],
+    reasons: Reasons,
 ) -> dict[str, str]:
     wish, guide = profile.rdma.libraries, fabric.library.guide
-    settings = dict(wish.nccl)
-    decisions.extend(
-        _decision(name, value, profile.choice(f"{_WHERE}.nccl.{name}")) for name, value in wish.nccl.items()
-    )
-    interface = _interface(topology, wish.socket_interface, notices)
+    settings: dict[str, str] = {}
+
+    def choose(name: str, value: str, reason: str) -> None:
+        settings[name] = value
+        reasons.decide(f"{_WHERE}.{name}", value, reason)
+
+    for name, value in wish.nccl.items():
+        choose(name, value, profile.choice(f"{_WHERE}.nccl.{name}"))
+    interface = _interface(topology, wish.socket_interface, reasons)
     if interface:
-        settings[env.SOCKET_IFNAME] = env.exactly([interface.name])
-        decisions.append(
-            _decision(env.SOCKET_IFNAME, settings[env.SOCKET_IFNAME], f"{interface.reason} ({guide})")
-        )
+        choose(env.SOCKET_IFNAME, env.exactly([interface.name]), f"{interface.reason} ({guide})")
     if ports:
-        settings[env.IB_HCA] = env.exactly(ports)
-        reason = (
+        choose(
+            env.IB_HCA,
+            env.exactly(ports),
             "the ports of the rails in the order of their GPUs, by their exact names: without the sign "
-            f"mlx5_1 means mlx5_10 as well ({guide})"
+            f"mlx5_1 means mlx5_10 as well ({guide})",
         )
-        decisions.append(_decision(env.IB_HCA, settings[env.IB_HCA], reason))
     elif topology.rdma_devices:
-        notices.append(
-            Notice("no-rails", f"no RDMA device is known to be near a GPU: {env.IB_HCA} is left out")
-        )
+        reasons.notice("no-rails", f"no RDMA device is known to be near a GPU: {env.IB_HCA} is left out")
     only_dma_buf = fabric.library is RCCL and bool(ports) and not topology.peer_memory.clients
     if only_dma_buf and env.DMABUF_ENABLE not in settings:
-        settings[env.DMABUF_ENABLE] = "1"
-        reason = (
+        choose(
+            env.DMABUF_ENABLE,
+            "1",
             "no peer memory client of amdkfd is there, and RCCL before ROCm 7 leaves DMA-BUF off by default "
-            "(src/misc/rocmwrap.cc)"
+            "(src/misc/rocmwrap.cc)",
         )
-        decisions.append(_decision(env.DMABUF_ENABLE, "1", reason))
-    level = _gdr_level(topology, profile, fabric, notices)
+    level = _gdr_level(topology, profile, fabric, reasons)
     if level:
-        decisions.append(_decision("NCCL_NET_GDR_LEVEL", *level))
-        if level[0] != _default(fabric.library):
-            settings["NCCL_NET_GDR_LEVEL"] = level[0]
+        choose(_GDR_LEVEL, *level)
+        if level[0] == _default(fabric.library):
+            del settings[_GDR_LEVEL]
     file = NCCL_TOPOLOGY_PATH if written else wish.topology_file
     if file.startswith("/"):
-        settings["NCCL_TOPO_FILE"] = file
         reason = "written from pcie_switches" if written else profile.choice(f"{_WHERE}.topology_file")
-        decisions.append(_decision("NCCL_TOPO_FILE", file, f"{reason}; pods need it mounted ({guide})"))
+        choose("NCCL_TOPO_FILE", file, f"{reason}; pods need it mounted ({guide})")
     return dict(sorted(settings.items()))
 
 
@@ -289,22 +279,18 @@ class _Interface(NamedTuple):
     reason: str
 
 
-def _interface(topology: NodeTopology, wish: str, notices: list[Notice]) -> _Interface | None:
+def _interface(topology: NodeTopology, wish: str, reasons: Reasons) -> _Interface | None:
     """Return the interface on which NCCL sets up its connections."""
     if wish == DEFAULT_ROUTE:
-        default_interface = next(
-            (one.interface for one in topology.networks if one.network == EVERYTHING), None
+        for network in topology.networks:
+            if network.network == EVERYTHING:
+                return _Interface(network.interface, "the interface of the default route")
+        reasons.notice(
+            "no-default-route",
+            f"the machine shows no IPv4 default route: {env.SOCKET_IFNAME} is left out; name the interface "
+            f"in {_WHERE}.socket_interface",
         )
-        if default_interface is None:
-            notices.append(
-                Notice(
-                    "no-default-route",
-                    f"the machine shows no IPv4 default route: {env.SOCKET_IFNAME} is left out; name the "
-                    f"interface in {_WHERE}.socket_interface",
-                )
-            )
-            return None
-        return _Interface(default_interface, "the interface of the default route")
+        return None
     if "/" in wish:
         return _Interface(_in_network(topology, IPv4Network(wish)), f"the interface that is in {wish}")
     interfaces = {one.interface for one in topology.networks} | {
@@ -314,7 +300,7 @@ def _interface(topology: NodeTopology, wish: str, notices: list[Notice]) -> _Int
         raise PlanError(
             f"there is no interface {wish} with an IPv4 network",
             where=f"{_WHERE}.socket_interface",
-            remedy=f"this machine has {_listed(sorted(interfaces, key=natural))}",
+            remedy=f"this machine has {', '.join(sorted(interfaces, key=natural))}",
         )
     return _Interface(wish, "the profile's choice")
 
@@ -324,9 +310,9 @@ def _in_network(topology: NodeTopology, inside: IPv4Network) -> str:
     networks = [one for one in topology.networks if one.network != EVERYTHING]
     matching = sorted({one.interface for one in networks if IPv4Network(one.network).subnet_of(inside)})
     if len(matching) != 1:
-        listing = _listed([f"{one.interface} {one.network}" for one in networks]) or "none that was read"
+        listing = ", ".join(f"{one.interface} {one.network}" for one in networks) or "none that was read"
         raise PlanError(
-            f"{_listed(matching)} are all in {inside}" if matching else f"no interface is in {inside}",
+            f"{', '.join(matching)} are all in {inside}" if matching else f"no interface is in {inside}",
             where=f"{_WHERE}.socket_interface",
             remedy=f"name the interface, or a network that one of them is in: {listing}",
         )
@@ -338,7 +324,7 @@ def _default(library: Collectives) -> str:
 
 
 def _gdr_level(
-    topology: NodeTopology, profile: NodeProfile, fabric: _Fabric, notices: list[Notice]
+    topology: NodeTopology, profile: NodeProfile, fabric: _Fabric, reasons: Reasons
 ) -> tuple[str, str] | None:
     """Return the level and its reason; NCCL's default is named but not written. None where unknown."""
     wish, name = profile.rdma.libraries.gdr_level, fabric.library.name
@@ -357,12 +343,10 @@ def _gdr_level(
         return _default(fabric.library), f"{near_enough} ({fabric.library.guide})"
     why = _no_gpudirect(topology, fabric.library)
     if why:
-        notices.append(
-            Notice(
-                "gdr-level-left",
-                f"a GPU is {farthest} from its nearest RDMA device, where {name} copies through the host; "
-                f"the level is not raised: {why}, so GPUDirect cannot be counted on",
-            )
+        reasons.notice(
+            "gdr-level-left",
+            f"a GPU is {farthest} from its nearest RDMA device, where {name} copies through the host; the "
+            f"level is not raised: {why}, so GPUDirect cannot be counted on",
         )
         return None
     return (
@@ -390,38 +374,30 @@ def _no_gpudirect(topology: NodeTopology, library: Collectives) -> str | None:
 
 
 def _variables(
-    wish: Libraries,
-    fabric: _Fabric,
-    ports: Sequence[str],
-    gpus: Sequence[GpuRail],
-    decisions: list[Decision],
-    notices: list[Notice],
+    wish: Libraries, fabric: _Fabric, ports: Sequence[str], gpus: Sequence[GpuRail], reasons: Reasons
 ) -> dict[str, str]:
-    reasons: dict[str, tuple[str, str]] = {}
-    mapping = _vllm(fabric, gpus, notices) if wish.vllm else {}
-    reasons.update(mapping)
+    mapping = _vllm(fabric, gpus, reasons) if wish.vllm else {}
+    chosen = dict(mapping)
     if ports and wish.ucx and not mapping:
-        reasons[env.UCX_DEVICES] = (
+        chosen[env.UCX_DEVICES] = (
             ",".join(ports),
             "the ports of the rails; UCX takes no sign before names (UCX FAQ)",
         )
     if wish.nvshmem and fabric.library is RCCL:
-        notices.append(
-            Notice(
-                "nvshmem-left",
-                "NVSHMEM is for NVIDIA's GPUs: it is not set; leave nvshmem out on AMD's",
-            )
+        reasons.notice(
+            "nvshmem-left", "NVSHMEM is for NVIDIA's GPUs: it is not set; leave nvshmem out on AMD's"
         )
     nvshmem = gpus and fabric.library is NCCL
     if nvshmem and (wish.nvshmem or mapping):
-        reasons[env.NVSHMEM_MAPPING] = (
+        chosen[env.NVSHMEM_MAPPING] = (
             "1",
-            "NVSHMEM passes over its list of devices without it (NVSHMEM environment variables)",
+            f"NVSHMEM passes over its list of devices without it {_NVSHMEM_SOURCE}",
         )
     if nvshmem and wish.nvshmem and not mapping:
-        reasons.update(_nvshmem(_own_ports(gpus)))
-    decisions.extend(_decision(name, value, reason) for name, (value, reason) in reasons.items())
-    return {name: value for name, (value, _) in sorted(reasons.items())}
+        chosen.update(_nvshmem(_own_ports(gpus)))
+    for name, (value, reason) in chosen.items():
+        reasons.decide(f"{_WHERE}.{name}", value, reason)
+    return {name: value for name, (value, _) in sorted(chosen.items())}
 
 
 def _own_ports(gpus: Sequence[GpuRail]) -> list[str]:
@@ -439,13 +415,13 @@ def _nvshmem(chosen: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the ports that processes take in turn, or, where GPUs share one, the processes per port."""
     if len(set(chosen)) == len(chosen):
         reason = "a port for each GPU: processes in the order of the GPUs take them in turn"
-        return {env.NVSHMEM_LIST: (",".join(chosen), f"{reason} (NVSHMEM environment variables)")}
-    counted = [f"{port}:{len(list(group))}" for port, group in groupby(chosen)]
+        return {env.NVSHMEM_LIST: (",".join(chosen), f"{reason} {_NVSHMEM_SOURCE}")}
+    counted = ",".join(f"{port}:{len(list(group))}" for port, group in groupby(chosen))
     reason = "how many processes, in the order of the GPUs, take each port"
-    return {env.NVSHMEM_COUNTS: (",".join(counted), f"{reason} (NVSHMEM environment variables)")}
+    return {env.NVSHMEM_COUNTS: (counted, f"{reason} {_NVSHMEM_SOURCE}")}
 
 
-def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> dict[str, tuple[str, str]]:
+def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], reasons: Reasons) -> dict[str, tuple[str, str]]:
     """Return the pairs of GPU and NIC; a worker whose GPU is not among them does not start."""
     addresses = {port: device.pci_address for device in fabric.devices for port in _ports(device)}
     chosen = _own_ports(gpus)
@@ -458,7 +434,7 @@ def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> di
     elif len(numbers) > 1:
         problem = "the devices use different ports, and vLLM gives all of them the same number"
     if problem:
-        notices.append(Notice("vllm-mapping-left", f"{env.VLLM_MAPPING} is left out: {problem}"))
+        reasons.notice("vllm-mapping-left", f"{env.VLLM_MAPPING} is left out: {problem}")
         return {}
     pairs = ",".join(f"{rail.pci_address}={addresses[port]}" for rail, port in zip(gpus, chosen, strict=True))
     suffix, library = numbers.pop(), fabric.library
@@ -473,11 +449,3 @@ def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> di
             ),
         ),
     }
-
-
-def _decision(name: str, value: str, reason: str) -> Decision:
-    return Decision(f"{_WHERE}.{name}", value, reason)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from numaforge.lib.errors import PlanError
-from numaforge.lib.reasons import Notice, Reasoned
+from numaforge.lib.reasons import Reasons
 from numaforge.machine.snapshot.redaction import REDACTED
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.rdma.planned import LibrariesPlan
@@ -15,7 +15,9 @@ _OURS = "# Written by numaforge"
 _GID_INDEX = "NCCL_IB_GID_INDEX"
 
 
-def plan_conf(topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPlan) -> Reasoned[LibrariesPlan]:
+def plan_conf(
+    topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPlan, reasons: Reasons
+) -> LibrariesPlan:
     """Return the plan with the text of the admin's own file.
 
     Raises PlanError where that file gives a setting of ours another value, or was not read.
@@ -23,7 +25,7 @@ def plan_conf(topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPla
     path = plan.conf_path
     admin = _admin_conf(topology, path, earlier, writes=plan.nccl_conf)
     if not plan.nccl_conf or admin is None:
-        return Reasoned(replace(plan, admin_conf=admin))
+        return replace(plan, admin_conf=admin)
     _refuse_unread(admin, path)
     admin_settings = parse(admin)
     for name, value in admin_settings.items():
@@ -34,18 +36,15 @@ def plan_conf(topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPla
                 remedy="take that line out of the file, or set the same in the profile's rdma.libraries",
             )
     more = sorted(admin_settings.keys() - plan.nccl.keys())
-    notices = [
-        Notice("nccl-conf-kept", f"{path} has settings of the admin that stay: {', '.join(more)}")
-    ] * bool(more)
+    if more:
+        reasons.notice("nccl-conf-kept", f"{path} has settings of the admin that stay: {', '.join(more)}")
     if _GID_INDEX in admin_settings:
-        notices.append(
-            Notice(
-                "nccl-gid-index-pinned",
-                f"{path} pins {_GID_INDEX}={admin_settings[_GID_INDEX]}: indexes differ from host to host "
-                "and change as addresses come and go (NVIDIA/nccl#551, #890); take that line out",
-            )
+        reasons.notice(
+            "nccl-gid-index-pinned",
+            f"{path} pins {_GID_INDEX}={admin_settings[_GID_INDEX]}: indexes differ from host to host and "
+            "change as addresses come and go (NVIDIA/nccl#551, #890); take that line out",
         )
-    return Reasoned(replace(plan, admin_conf=admin), notices=tuple(notices))
+    return replace(plan, admin_conf=admin)
 
 
 def parse(text: str) -> dict[str, str]:

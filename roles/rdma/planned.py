@@ -1,10 +1,19 @@
-"""RDMA in a plan: pools, rails, and the host's own settings."""
+"""RDMA in a plan: pools, rails, the host's own settings, and the paths of its files."""
 
 from dataclasses import dataclass, field
 
 from numaforge.lib.codec import ByName
+from numaforge.lib.file_content import PROGRAMS
 from numaforge.roles.rdma.nics.plan import NicSetting
-from numaforge.roles.rdma.paths import NCCL_CONF_PATH
+
+NCCL_CONF_PATH = "/etc/nccl.conf"
+RCCL_CONF_PATH = "/etc/rccl.conf"
+RAILS_ENV_PATH = "/etc/numaforge/rails.env"
+NCCL_TOPOLOGY_PATH = "/etc/numaforge/nccl-topology.xml"
+CONF_PATHS = (NCCL_CONF_PATH, RCCL_CONF_PATH)
+LIBRARY_PATHS = (NCCL_TOPOLOGY_PATH, *CONF_PATHS, RAILS_ENV_PATH)
+RDMA_GATE_SCRIPT_PATH = f"{PROGRAMS}/rdma-gate.sh"
+RDMA_GATE_UNIT_PATH = "/etc/systemd/system/numaforge-rdma-gate.service"
 
 
 @dataclass(frozen=True)

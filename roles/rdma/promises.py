@@ -1,19 +1,22 @@
-"""RDMA settings of the host; with --active, ports carry traffic."""
+"""RDMA settings of the host; with --active, ports carry traffic.
+
+The least bandwidths of drained nodes are others' figures, measured on their machines, by a port's rate or the
+GPUs' model: hardware without a row is not judged.
+"""
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from numaforge.lib import shell
+from numaforge.machine import measure_outputs as outputs
 from numaforge.roles.modules.part import switch
 from numaforge.roles.promise import Promise, Table, require, require_equal, values_of
-from numaforge.roles.rdma import paths as rdma_paths
-from numaforge.roles.rdma import thresholds
-from numaforge.roles.rdma.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -21,6 +24,27 @@ if TYPE_CHECKING:
     from numaforge.verification.plugin import Active
 
 NETNS = "/sys/module/ib_core/parameters/netns_mode"
+
+
+class LeastBandwidth(NamedTuple):
+    """The least bandwidth of a kind of hardware, and the source of the figure."""
+
+    of: str  # the rate of a port in Gb/s, or vendor and device of GPUs
+    least: float
+    source: str
+
+
+_AZURE = "Azure/azurehpc-health-checks"
+WRITE_BANDWIDTH = (  # Gb/s of ib_write_bw
+    LeastBandwidth("400", 380.0, f"{_AZURE}: nd96isr_h100_v5"),
+    LeastBandwidth("200", 180.0, f"{_AZURE}: nd96amsr_a100_v4"),
+)
+ALL_REDUCE = (  # GB/s, the bus bandwidth of all_reduce_perf over the 8 GPUs of one node
+    LeastBandwidth("10de:2330", 460.0, f"{_AZURE}: nd96isr_h100_v5"),
+    LeastBandwidth("10de:20b2", 228.0, f"{_AZURE}: nd96amsr_a100_v4"),
+    LeastBandwidth("10de:20b0", 228.0, f"{_AZURE}: nd96asr_v4"),
+)
+ALL_REDUCE_GPUS = 8
 
 
 def rdma_netns(plan: NodePlan) -> Table:
@@ -38,7 +62,8 @@ def rdma_character_devices(plan: NodePlan) -> Table:
 def rail_ports(plan: NodePlan) -> Table:
     """The state of each RDMA port that libraries use."""
     ports = plan.rdma.libraries.ports
-    return {port: (rdma_paths.rdma_port_state(*port.split(":")), "ACTIVE") for port in ports}
+    state = "/sys/class/infiniband/{}/ports/{}/state"  # "4: ACTIVE"
+    return {port: (state.format(*port.split(":")), "ACTIVE") for port in ports}
 
 
 def rail_gpus(plan: NodePlan) -> Table:
@@ -57,6 +82,26 @@ def _script(function: str, port: str) -> str:
     return _SCRIPTS + shell.call(function, [*port.split(":"), str(tcp)])
 
 
+def write_threshold(output: str) -> LeastBandwidth | None:
+    """Return the threshold for the rate in the first line of the output of active.sh's `write_bandwidth`."""
+    rate = re.match(r"(\d+) Gb/sec", output)
+    return next((row for row in WRITE_BANDWIDTH if rate and row.of == rate[1]), None)
+
+
+def all_reduce_threshold(output: str) -> LeastBandwidth | None:
+    """Return the threshold for the GPUs in the first lines of the output of active.sh's `all_reduce`."""
+    model = ":".join(word.removeprefix("0x") for word in output.split()[:2])
+    return next((row for row in ALL_REDUCE if row.of == model), None)
+
+
+def bandwidth(output: str, reader: outputs.Reader) -> float | None:
+    """Return the bandwidth in a program's output, in its reader's unit; None without one."""
+    try:
+        return reader(f"{output}\n")[""]
+    except outputs.UnreadableOutputError:
+        return None
+
+
 def _reaches(measured: float | None, threshold: LeastBandwidth | None, unit: str) -> None:
     if measured is None:
         pytest.fail("the program's answer holds no bandwidth", pytrace=False)
@@ -68,7 +113,6 @@ def _reaches(measured: float | None, threshold: LeastBandwidth | None, unit: str
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the probe call for RDMA devices."""
     if plan.rdma.host.character_devices:
         yield shell.call("tell_rdma_devices")
 
@@ -101,13 +145,13 @@ def _port_reaches_itself(node: VerifiedNode, name: str, expected: tuple[str, str
 def _port_bandwidth(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:
     active.need("bandwidth", node)
     output = node.prove(_script("write_bandwidth", name))
-    _reaches(thresholds.write_bandwidth(output), thresholds.write_threshold(output), "Gb/s")
+    _reaches(bandwidth(output, outputs.perftest_write), write_threshold(output), "Gb/s")
 
 
 def _gpus_all_reduce(node: VerifiedNode, name: str, expected: tuple[str, ...], active: Active) -> None:
     active.need("bandwidth", node)
     output = node.prove(_SCRIPTS + shell.call("all_reduce", expected))
-    _reaches(thresholds.all_reduce_bandwidth(output), thresholds.all_reduce_threshold(output), "GB/s")
+    _reaches(bandwidth(output, outputs.nccl_all_reduce), all_reduce_threshold(output), "GB/s")
 
 
 PROMISES = (

@@ -17,8 +17,7 @@ from numaforge.roles.modules.files import MODPROBE_PATH, MODULES_LOAD_PATH
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH
 from numaforge.roles.rdma.nics.part import LINKS
-from numaforge.roles.rdma.paths import RDMA_GATE_SCRIPT_PATH
-from numaforge.roles.rdma.planned import NicSetting
+from numaforge.roles.rdma.planned import RDMA_GATE_SCRIPT_PATH, NicSetting
 from numaforge.roles.reboot import part as reboot
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.fixtures.tables import cases

@@ -11,8 +11,7 @@ from numaforge.lib.file_content import boot_link
 from numaforge.lib.shell import line
 from numaforge.node.part import Look, NodeState, Part, lines, switched
 from numaforge.roles.rdma.nics.files import NICS_UNIT_PATH
-from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
-from numaforge.roles.rdma.planned import NicSetting
+from numaforge.roles.rdma.planned import RDMA_GATE_UNIT_PATH, NicSetting
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal

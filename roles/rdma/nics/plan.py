@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.codec import CpuSet
 from numaforge.lib.errors import PlanError
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.machine.topology.model import Nic, NodeTopology
 from numaforge.machine.topology.nics import DEFAULT_ROUTE
 from numaforge.roles.interrupts.plan import refuse_without_reserved
@@ -47,13 +47,12 @@ def plan_nic_queues(
     if wish.combined == "reserved" and not reserved:
         raise refuse_without_reserved(_FIELD)
     count = str(len(reserved) if wish.combined == "reserved" else wish.combined)
-    notices: list[Notice] = []
-    names = _interfaces(machine, wish.nics) if wish.nics else _unasked(machine, notices)
-    if not names:
-        return Reasoned((), notices=tuple(notices))
-    settings = tuple(NicSetting(name, CHANNELS, count) for name in names)
-    reason = f"{profile.choice(_FIELD)}, on {', '.join(names)}: one queue for each CPU that serves them"
-    return Reasoned(settings, (Decision(_FIELD, count, reason),))
+    reasons = Reasons()
+    names = _interfaces(machine, wish.nics) if wish.nics else _unasked(machine, reasons)
+    if names:
+        reason = f"{profile.choice(_FIELD)}, on {', '.join(names)}: one queue for each CPU that serves them"
+        reasons.decide(_FIELD, count, reason)
+    return reasons.of(tuple(NicSetting(name, CHANNELS, count) for name in names))
 
 
 def _interfaces(topology: NodeTopology, names: Sequence[str]) -> tuple[str, ...]:
@@ -79,18 +78,16 @@ def _names(nic: Nic) -> tuple[str, ...]:
     return tuple(name for name in (nic.rdma_device, nic.interface, nic.pci_address) if name)
 
 
-def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
+def _unasked(topology: NodeTopology, reasons: Reasons) -> tuple[str, ...]:
     """Return the interfaces without the default route; none where the NIC of that route is unknown."""
     interfaces = {nic.interface for nic in topology.nics}
     routes = {network.interface for network in topology.networks if network.network == DEFAULT_ROUTE}
     if not routes or routes - interfaces:
         over = f"is over {', '.join(sorted(routes - interfaces))}" if routes else "is not known"
-        notices.append(
-            Notice(
-                "nic-queues-default-route",
-                f"the default route {over}, so it is not known which NICs carry it: their queues are left "
-                "alone; name the others in nic_queues.nics",
-            )
+        reasons.notice(
+            "nic-queues-default-route",
+            f"the default route {over}, so it is not known which NICs carry it: their queues are left alone; "
+            "name the others in nic_queues.nics",
         )
         return ()
     functions = {device.pci_address for device in topology.rdma_devices if device.physical_function}
@@ -103,10 +100,7 @@ def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
         and nic.pci_address not in functions
     )
     if not chosen:
-        notices.append(
-            Notice(
-                "no-nic-for-queues",
-                "no NIC has Ethernet beside that of the default route: no queues are changed",
-            )
+        reasons.notice(
+            "no-nic-for-queues", "no NIC has Ethernet beside that of the default route: no queues are changed"
         )
     return tuple(dict.fromkeys(chosen))

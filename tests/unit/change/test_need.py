@@ -26,7 +26,7 @@ from numaforge.roles.hugepages.expected import hugepage_totals, pool_pages
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.part import RECORD
-from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
+from numaforge.roles.rdma.planned import NCCL_CONF_PATH, RAILS_ENV_PATH
 from tests.fixtures.kubelet_goal import PROFILE, STATIC, found, not_asked, target
 from tests.fixtures.rdma_machines import dgx
 from tests.fixtures.tables import cases

@@ -11,7 +11,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.planning.plan import NodePlan
 from numaforge.planning.render import render_plan
 from numaforge.roles.rdma.nccl_conf import parse
-from numaforge.roles.rdma.paths import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
+from numaforge.roles.rdma.planned import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
 from numaforge.verification.table import entries
 from tests.fixtures.plans import after, planned
 from tests.fixtures.rdma_machines import dgx

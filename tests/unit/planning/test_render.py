@@ -26,7 +26,7 @@ from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.kubelet.delivery import merge, without
 from numaforge.roles.kubelet.plan import KubeletPlan
 from numaforge.roles.memory.plan import MemoryPlan, NumaNodePlan
-from numaforge.roles.rdma.paths import LIBRARY_PATHS
+from numaforge.roles.rdma.planned import LIBRARY_PATHS
 from numaforge.roles.template import lines
 from tests.fixtures.role_files import kubelet_files
 

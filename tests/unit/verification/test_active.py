@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from numaforge.lib import shell
-from numaforge.roles.rdma import thresholds
+from numaforge.machine.measure_outputs import nccl_all_reduce, perftest_write
+from numaforge.roles.rdma.promises import all_reduce_threshold, bandwidth, write_threshold
 
 # Stands in for perftest and rdma-core: a server that listens late, and a client that finds it or not.
 STAND_IN = """\
@@ -118,15 +119,15 @@ REDUCE = """0x10de
 
 
 def test_results_are_compared_with_the_row_of_the_hardware():
-    assert thresholds.write_bandwidth(WRITE) == 391.52
-    assert thresholds.all_reduce_bandwidth(REDUCE) == 480.318
-    rows = (thresholds.write_threshold(WRITE), thresholds.all_reduce_threshold(REDUCE))
+    assert bandwidth(WRITE, perftest_write) == 391.52
+    assert bandwidth(REDUCE, nccl_all_reduce) == 480.318
+    rows = (write_threshold(WRITE), all_reduce_threshold(REDUCE))
     assert [row and row.least for row in rows] == [380.0, 460.0]
 
 
 @pytest.mark.parametrize("text", ["", "100 Gb/sec (4X EDR)\n", "0x10de\n0x31c2\n"])
 def test_hardware_without_a_row_is_not_judged(text):
-    assert thresholds.write_threshold(text) is None
-    assert thresholds.all_reduce_threshold(text) is None
-    assert thresholds.write_bandwidth(text) is None
-    assert thresholds.all_reduce_bandwidth(text) is None
+    assert write_threshold(text) is None
+    assert all_reduce_threshold(text) is None
+    assert bandwidth(text, perftest_write) is None
+    assert bandwidth(text, nccl_all_reduce) is None
