@@ -75,10 +75,7 @@ def memory_partitions(memory: str) -> int:
 
 
 def model_named(name: str) -> AmdModel:
-    """Return a model by its key or PCI ids: "mi300x", "1002:74a1".
-
-    Raises PlanError for another name.
-    """
+    """Return a model by its key or PCI ids: "mi300x", "1002:74a1"; raises PlanError for another name."""
     model_text = name.lower().removeprefix(f"{AMD}:")
     for model in MODELS_BY_DEVICE.values():
         if model_text in (model.key, model.device):

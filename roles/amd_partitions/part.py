@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
-from numaforge.lib.file_content import boot_link
 from numaforge.machine.topology.model import Gpu
-from numaforge.node.part import Look, NodeState, Part, switched
-from numaforge.node.program import holders_source
-from numaforge.node.worker_part import refuse_old_python, stops, units_of, worker_files, worker_part
+from numaforge.node.part import Look, NodeState, Part
+from numaforge.node.worker_part import WorkerRole, refuse_old_python, stops, units_of, worker_files
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker import source
@@ -25,16 +22,16 @@ if TYPE_CHECKING:
     from numaforge.change.goal import Goal
 
 NAME = "amd_partitions"
-UNIT = PurePosixPath(AMD_UNIT_PATH).name
-BOOT_LINK = boot_link(AMD_UNIT_PATH)
+_ROLE = WorkerRole(NAME, AMD_UNIT_PATH, "partitioned", "deploys/amd_partitions.py")
+BOOT_LINK = _ROLE.boot_link
 _ONCE_SECONDS = 120  # units that stop, and those that start again
 _GPU_SECONDS = 130  # each is reset for another compute mode
 _RELOAD_SECONDS = 900  # both halves, and the GPUs back; a request that waits is undone with two of them
 
 
 def look(goal: Goal) -> Look:
-    """Ask whether our unit is enabled and, for a plan with GPUs, what holds one."""
-    return Look(call=("look_amd_partitions", BOOT_LINK, *([holders_source()] if ours(goal) else [])))
+    """Return the question of a role with a worker."""
+    return _ROLE.look(has_gpus=bool(ours(goal)))
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
@@ -48,19 +45,13 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     changed = [
         target for target in targets if _current_modes(target, by_address.get(target.pci_address)) != target
     ]
-    relinks = (state.answers(NAME).get("unit") == "enabled") is not bool(targets)
+    relinks = _ROLE.relinks(state, enabled=bool(targets))
     if not (changed or relinks):
         return None
     if targets:
         _refuse_without_tools(state.answers(NAME))
     if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, state):
-        raise HostError(
-            "would be partitioned differently, but the kubelet runs: it offers what its device plugins "
-            "found when it started, and may not start again",
-            where=changed[0].pci_address,
-            remedy="deploys/site.py or deploys/amd_partitions.py changes both together, and drains "
-            "the node for that",
-        )
+        raise _ROLE.kubelet_runs(changed[0].pci_address)
     return part(
         changed,
         [_current_modes(target, by_address.get(target.pci_address)) for target in changed],
@@ -92,39 +83,23 @@ def part(
     `may_stop` others that the profile names: none but these is stopped.
     """
     both = list(zip(targets, current, strict=True))
-    moves = [f"{gpu.pci_address}: {was.modes} -> {gpu.modes}" for gpu, was in both]
     reloads = any(gpu.memory != was.memory for gpu, was in both)
-    if relinks:
-        moves.append(switched(UNIT, enabled=enabled))
     reload_notes = ["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []
     once_more = _RELOAD_SECONDS if reloads else 0
-    return worker_part(
-        NAME,
-        moves,
-        data=data(targets, current, holders, may_stop) if targets else {},
+    files = worker_files(map(asdict, targets), map(asdict, current), holders, may_stop)
+    return _ROLE.part(
+        [f"{gpu.pci_address}: {was.modes} -> {gpu.modes}" for gpu, was in both],
+        enabled=enabled,
+        relinks=relinks,
+        data={**files, "worker.py": source()} if targets else {},
         sentences=(*reload_notes, *stops(holders)),
-        settings={"AMD_BOOT_LINK": BOOT_LINK, "AMD_BOOT_LINK_TARGET": AMD_UNIT_PATH if enabled else ""},
         seconds=_ONCE_SECONDS + _GPU_SECONDS * len(targets) + once_more,
         more_to_undo=once_more,
-        unit=UNIT,
     )
 
 
-def data(
-    targets: Sequence[AmdGpu], current: Sequence[AmdGpu], holders: Sequence[str], may_stop: Sequence[str]
-) -> dict[str, str]:
-    """Return the files of the part: the worker, and what it reads."""
-    return {
-        **worker_files(map(asdict, targets), map(asdict, current), holders, may_stop),
-        "worker.py": source(),
-    }
-
-
 def _current_modes(gpu: AmdGpu, current: Gpu | None) -> AmdGpu:
-    """Return the current modes of a GPU.
-
-    Raises HostError where they are not known.
-    """
+    """Return the current modes of a GPU; raises HostError where they are not known."""
     if current is None:
         raise HostError(
             "the planned GPU is not there",

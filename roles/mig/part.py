@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import HostError
-from numaforge.lib.file_content import boot_link
 from numaforge.machine.snapshot.nvml_library import library_source
 from numaforge.machine.topology.model import Gpu
-from numaforge.node.part import Look, NodeState, Part, switched
-from numaforge.node.program import holders_source
-from numaforge.node.worker_part import refuse_old_python, stops, units_of, worker_files, worker_part
+from numaforge.node.part import Look, NodeState, Part
+from numaforge.node.worker_part import WorkerRole, refuse_old_python, stops, units_of, worker_files
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
@@ -28,15 +25,15 @@ if TYPE_CHECKING:
     from numaforge.change.goal import Goal
 
 NAME = "mig"
-UNIT = PurePosixPath(MIG_UNIT_PATH).name
-BOOT_LINK = boot_link(MIG_UNIT_PATH)
+_ROLE = WorkerRole(NAME, MIG_UNIT_PATH, "cut", "deploys/mig.py")
+BOOT_LINK = _ROLE.boot_link
 _ONCE_SECONDS = 360  # two slow commands (stopping a unit, a reset), and the driver's return
 _GPU_SECONDS = 30
 
 
 def look(goal: Goal) -> Look:
-    """Return the question whether our unit is enabled and, for a plan with GPUs, what the worker needs."""
-    return Look(call=("look_mig", BOOT_LINK, *([holders_source()] if goal.plan.mig.gpus else [])))
+    """Return the question of a role with a worker."""
+    return _ROLE.look(has_gpus=bool(goal.plan.mig.gpus))
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
@@ -53,22 +50,17 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
         for target in targets
         if _differs(target, by_address.get(target.pci_address), mode_only=mode_only)
     ]
-    relinks = (state.answers(NAME).get("unit") == "enabled") is not bool(targets)
+    relinks = _ROLE.relinks(state, enabled=bool(targets))
     if not (changed_gpus or relinks):
         return None
     if targets:
         _refuse_without_python(state.answers(NAME))
     if changed_gpus and "kubelet" not in goal.roles and change_with_kubelet(goal, state):
-        raise HostError(
-            "would be cut differently, but the kubelet runs: it offers what its device plugins found when it "
-            "started, and may not start again",
-            where=changed_gpus[0].pci_address,
-            remedy="deploys/site.py or deploys/mig.py changes both together, and drains the node for that",
-        )
+        raise _ROLE.kubelet_runs(changed_gpus[0].pci_address)
     return part(
         changed_gpus,
         [by_address[target.pci_address] for target in changed_gpus],
-        holders=held_by(state),
+        holders=units_of(state, NAME),
         may_stop=goal.plan.mig.may_stop,
         enabled=bool(targets),
         relinks=relinks,
@@ -83,11 +75,6 @@ def ours(goal: Goal) -> Sequence[MigGpu]:
 def seconds(gpus: int) -> int:
     """Return how long it may take to change the geometry of this number of GPUs."""
     return _ONCE_SECONDS + _GPU_SECONDS * gpus
-
-
-def held_by(state: NodeState) -> tuple[str, ...]:
-    """Return the units whose processes had a GPU open at the look."""
-    return units_of(state, NAME)
 
 
 def data(
@@ -122,17 +109,13 @@ def part(
     `enabled`: our unit cuts them after every boot. Only these units are stopped: `holders` held a GPU at the
     look, `may_stop` are named by the profile.
     """
-    moves = [move for gpu, is_now in zip(targets, current, strict=True) for move in _moves(gpu, is_now)]
-    if relinks:
-        moves.append(switched(UNIT, enabled=enabled))
-    return worker_part(
-        NAME,
-        moves,
+    return _ROLE.part(
+        [move for gpu, is_now in zip(targets, current, strict=True) for move in _moves(gpu, is_now)],
+        enabled=enabled,
+        relinks=relinks,
         data=data(targets, current, holders, may_stop) if targets else {},
         sentences=stops(holders),
-        settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
         seconds=seconds(len(targets)),
-        unit=UNIT,
     )
 
 
@@ -149,10 +132,7 @@ def _pending(current: Gpu | None) -> str | None:
 
 
 def _current_cut(gpu: MigGpu, current: Gpu | None) -> MigGpu:
-    """Return the GPU as it is.
-
-    Raises HostError where it is missing or its cut is unknown.
-    """
+    """Return the GPU as it is; raises HostError where it is missing or its cut is unknown."""
     if current is None or (gpu.uuid and current.uuid and gpu.uuid != current.uuid):
         raise HostError(
             f"the planned GPU {gpu.uuid or ''} is not there",

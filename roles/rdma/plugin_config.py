@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numaforge.lib.errors import PlanError
 from numaforge.lib.given import NotJsonError, parse_json
@@ -58,30 +58,22 @@ class PluginConfig(NamedTuple):
     unknown: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-def plugin_document(pools: Iterable[RdmaPool]) -> dict[str, Any]:
-    entries = []
-    for pool in pools:
-        prefix, name = pool.resource.split("/")
-        selectors = {key: list(texts) for key, texts in pool.selectors.items()}
-        entries.append(
-            {
-                "resourceName": name,
-                "resourcePrefix": prefix,
-                "rdmaHcaMax": pool.tokens,
-                "selectors": selectors,
-            }
-        )
-    return {"periodicUpdateInterval": DEFAULT_INTERVAL_SECONDS, "configList": entries}
-
-
 def plugin_text(pools: Iterable[RdmaPool]) -> str:
     """Return the config.json for some pools as text, a line for each pool."""
-    document = plugin_document(pools)
-    entries = ",\n".join(f"    {json.dumps(entry)}" for entry in document["configList"])
-    return (
-        f'{{\n  "periodicUpdateInterval": {document["periodicUpdateInterval"]},\n'
-        f'  "configList": [\n{entries}\n  ]\n}}\n'
-    )
+    entries = ",\n".join(f"    {json.dumps(_entry(pool))}" for pool in pools)
+    interval = DEFAULT_INTERVAL_SECONDS
+    return f'{{\n  "periodicUpdateInterval": {interval},\n  "configList": [\n{entries}\n  ]\n}}\n'
+
+
+def _entry(pool: RdmaPool) -> dict[str, Any]:
+    prefix, name = pool.resource.split("/")
+    selectors = {key: list(texts) for key, texts in pool.selectors.items()}
+    return {
+        "resourceName": name,
+        "resourcePrefix": prefix,
+        "rdmaHcaMax": pool.tokens,
+        "selectors": selectors,
+    }
 
 
 def parse_plugin_config(text: str, file: str) -> PluginConfig:
@@ -130,6 +122,10 @@ def _pool_refusal(pool: PoolConfig, names: set[str]) -> tuple[str, str] | None:
     return None
 
 
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)
+_KINDS = {dict: "a mapping", list: "a list", str: "a text", int: "a whole number"}
+
+
 class _ConfigReader:
     """Reads values as encoding/json does into the plugin's types: null counts as absent."""
 
@@ -138,74 +134,54 @@ class _ConfigReader:
         self.unknown: list[tuple[str, tuple[str, ...]]] = []
 
     def config(self, document: object) -> PluginConfig:
-        fields = self._mapping(document, "", _KEYS)
-        entries = self._list(fields.get("configlist"), "configList")
-        interval = fields.get("periodicupdateinterval")
+        fields = self._fields(document, "", _KEYS)
+        entries = self._typed(fields.get("configList"), "configList", list)
+        interval = fields.get("periodicUpdateInterval")
         return PluginConfig(
-            None if interval is None else self._integer(interval, "periodicUpdateInterval"),
+            None if interval is None else self._typed(interval, "periodicUpdateInterval", int),
             tuple(self._pool(entry, f"configList[{number}]") for number, entry in enumerate(entries)),
             tuple(self.unknown),
         )
 
     def _pool(self, entry: object, path: str) -> PoolConfig:
-        fields = self._mapping(entry, path, _RESOURCE_KEYS)
-        selectors = self._mapping(fields.get("selectors"), f"{path}.selectors", tuple(SELECTORS))
+        fields = self._fields(entry, path, _RESOURCE_KEYS)
+        selectors = self._fields(fields.get("selectors"), f"{path}.selectors", tuple(SELECTORS))
         return PoolConfig(
             path,
-            self._text(fields.get("resourcename"), f"{path}.resourceName"),
-            self._text(fields.get("resourceprefix"), f"{path}.resourcePrefix"),
-            self._integer(fields.get("rdmahcamax"), f"{path}.rdmaHcaMax"),
+            self._typed(fields.get("resourceName"), f"{path}.resourceName", str),
+            self._typed(fields.get("resourcePrefix"), f"{path}.resourcePrefix", str),
+            self._typed(fields.get("rdmaHcaMax"), f"{path}.rdmaHcaMax", int),
             self._texts(fields.get("devices"), f"{path}.devices"),
-            {
-                name: self._texts(selectors.get(name.lower()), f"{path}.selectors.{name}")
-                for name in SELECTORS
-            },
+            {name: self._texts(selectors.get(name), f"{path}.selectors.{name}") for name in SELECTORS},
         )
 
-    def _mapping(self, value: object, path: str, known_keys: tuple[str, ...]) -> dict[str, object]:
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self._refuse(value, path, "a mapping")
+    def _fields(self, value: object, path: str, known_keys: tuple[str, ...]) -> dict[str, object]:
+        in_lower = {key.lower(): key for key in known_keys}
         fields: dict[str, object] = {}
-        for key, item in value.items():
-            if key.lower() not in {known_key.lower() for known_key in known_keys}:
+        for key, item in self._typed(value, path, dict).items():
+            known_key = in_lower.get(key.lower())
+            if known_key is None:
                 self.unknown.append((f"{path}.{key}".removeprefix("."), known_keys))
-            elif key.lower() in fields:
+            elif known_key in fields:
                 raise PlanError(f"{key} is written twice, in two cases", where=self._at(path))
             else:
-                fields[key.lower()] = item
+                fields[known_key] = item
         return fields
 
-    def _list(self, value: object, path: str) -> list[object]:
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self._refuse(value, path, "a list")
-        return value
-
     def _texts(self, value: object, path: str) -> tuple[str, ...]:
-        entries = self._list(value, path)
-        return tuple(self._text(entry, f"{path}[{number}]") for number, entry in enumerate(entries))
+        entries = self._typed(value, path, list)
+        return tuple(self._typed(entry, f"{path}[{number}]", str) for number, entry in enumerate(entries))
 
-    def _text(self, value: object, path: str) -> str:
+    def _typed(self, value: object, path: str, kind: type[_Kind]) -> _Kind:
         if value is None:
-            return ""
-        if not isinstance(value, str):
-            self._refuse(value, path, "a text")
+            return kind()
+        is_beyond = isinstance(value, int) and not -_INT64 <= value < _INT64
+        if not isinstance(value, kind) or isinstance(value, bool) or is_beyond:
+            raise PlanError(
+                f"{json.dumps(value)[:80]} is not {_KINDS[kind]}: the plugin cannot read the file",
+                where=self._at(path),
+            )
         return value
-
-    def _integer(self, value: object, path: str) -> int:
-        if value is None:
-            return 0
-        if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
-            self._refuse(value, path, "a whole number")
-        return value
-
-    def _refuse(self, value: object, path: str, kind: str) -> NoReturn:
-        raise PlanError(
-            f"{json.dumps(value)[:80]} is not {kind}: the plugin cannot read the file", where=self._at(path)
-        )
 
     def _at(self, path: str) -> str:
         return f"{self.place}: {path}" if path else self.place

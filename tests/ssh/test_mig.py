@@ -196,7 +196,7 @@ def test_look_lists_units_that_hold_a_gpu(node, port):
     service(node, "trainer.service")
     asked = NodeQuery((), (), (), ((mig.NAME, "look_mig", BOOT_LINK, holders_source()),), "", "")
     found = look(lambda script: node.run(script).stdout.splitlines(), asked)
-    assert mig.held_by(found) == (PERSISTENCED, "trainer.service")
+    assert units_of(found, mig.NAME) == (PERSISTENCED, "trainer.service")
 
 
 NESTED = (

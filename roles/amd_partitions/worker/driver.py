@@ -29,10 +29,7 @@ POLL_SECONDS = 0.5
 
 
 def gpu_now(address: str) -> AmdGpu:
-    """Return the modes of a GPU; "" for one that the driver does not report.
-
-    Raises NotDoneError for a GPU that amdgpu does not have.
-    """
+    """Return the modes of a GPU; "" for one that the driver does not report."""
     folder = DRIVER / address
     if not folder.exists():
         raise NotDoneError(f"{address}: amdgpu no longer has this GPU")
@@ -73,10 +70,7 @@ def is_so(target: AmdGpu, current: AmdGpu) -> bool:
 
 
 def read_back(target: AmdGpu) -> None:
-    """Compare a GPU with its target, and its partitions with the kernel's.
-
-    Raises NotDoneError where they differ.
-    """
+    """Compare a GPU with its target, and its partitions with the kernel's."""
     current = gpu_now(target.pci_address)
     if not is_so(target, current):
         raise NotDoneError(f"{target.pci_address}: wanted {target.modes}, and there is {current.modes}")
@@ -104,10 +98,7 @@ def held() -> Iterator[tuple[str, Sequence[Holder]]]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a mode; retry for BUSY_SECONDS while the driver is busy.
-
-    Raises NotDoneError with the kernel's message.
-    """
+    """Write a mode; retry for BUSY_SECONDS while the driver is busy."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         status, output_text = output("tee", str(path), text=text, seconds=WRITE_SECONDS)
@@ -163,10 +154,7 @@ def requested(folder: Path) -> str | None:
 
 
 def reload(addresses: Sequence[str], folder: Path | None) -> None:
-    """Unload the driver and load it again, and wait until it has the GPUs.
-
-    Raises NotDoneError for a driver that cannot be unloaded, or comes back without one of them.
-    """
+    """Unload the driver and load it again, and wait until it has the GPUs."""
     status, output_text = output("modprobe", "-r", "amdgpu", seconds=RELOAD_SECONDS)
     if status:
         raise NotDoneError(f"amdgpu cannot be unloaded: {one_line(output_text)}")

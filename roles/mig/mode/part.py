@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.machine.topology.model import Gpu
 from numaforge.node.part import Look, NodeState, Part
+from numaforge.node.worker_part import units_of
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.instance import MigGpu
 from numaforge.roles.mig.models import mode_needs_boot
@@ -43,7 +44,7 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     return part(
         [planned_gpu for planned_gpu, _ in changed],
         [current for _, current in changed],
-        holders=mig.held_by(state),
+        holders=units_of(state, mig.NAME),
         may_stop=goal.plan.mig.may_stop,
     )
 

@@ -255,10 +255,7 @@ def looked_at(targets: Iterable[Wanted]) -> list[Work]:
 
 
 def patiently(failure: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call NVML, and retry for a while where it reports something in use.
-
-    Raises NotDoneError, beginning with `failure`.
-    """
+    """Call NVML, and retry for a while where it reports something in use."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -302,10 +299,7 @@ def create(work: Work) -> None:
 
 
 def read_back(gpu: MigGpu) -> None:
-    """Compare a GPU with its target.
-
-    Raises NotDoneError where it differs.
-    """
+    """Compare a GPU with its target; raises NotDoneError where it differs."""
     device = devices().get(gpu.pci_address)
     if device is None:
         raise NotDoneError(f"{gpu.pci_address}: the GPU does not answer any more")

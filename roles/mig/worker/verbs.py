@@ -166,10 +166,7 @@ def prove(folder: Path) -> None:
 
 
 def settled(folder: Path) -> None:
-    """Wait until the units that were stopped are active again.
-
-    Raises NotDoneError for one that is not.
-    """
+    """Wait until the units that were stopped are active again; raises NotDoneError for one that is not."""
     deadline = time.monotonic() + UNIT_SECONDS
     while systemctl("is-active", CDI_UNIT) == "activating" and time.monotonic() < deadline:
         time.sleep(0.5)

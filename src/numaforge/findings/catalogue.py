@@ -21,5 +21,5 @@ class Catalogue:
         return rows
 
     def finding(self, rule: str, **values: Any) -> Finding:
-        texts = {field: text.format(**values) for field, text in self.rows[rule].items()}
+        texts: dict[str, Any] = {field: text.format(**values) for field, text in self.rows[rule].items()}
         return Finding(rule, Severity(texts.pop("severity")), **texts)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 from numaforge.lib.errors import HostError
+from numaforge.lib.file_content import boot_link
 from numaforge.lib.given import digits
 from numaforge.lib.shell import line
-from numaforge.node.part import NodeState, Part, lines
+from numaforge.node.part import Look, NodeState, Part, lines, switched
+from numaforge.node.program import holders_source
 
 OLDEST_PYTHON = (3, 9)
 _LINK_SECONDS = 30
@@ -27,35 +30,69 @@ def stops(holders: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def worker_part(
-    name: str,
-    moves: Sequence[str],
-    *,
-    data: Mapping[str, str],
-    sentences: Sequence[str],
-    settings: Mapping[str, str],
-    seconds: int,
-    unit: str,
-    more_to_undo: int = 0,
-) -> Part:
-    """Return a part with a worker, or one that changes only the link of its `unit`, where `data` is empty.
+class WorkerRole(NamedTuple):
+    """A role whose worker changes GPUs on the node, as its unit does at every boot.
 
-    The worker takes `seconds`, and to undo the same and `more_to_undo`.
+    `changed` is what becomes of a GPU, in a word; `deploy` changes it together with the kubelet.
     """
-    most = seconds if data else _LINK_SECONDS
-    return Part(
-        name,
-        sentences=tuple(sentences) if data else (),
-        moves=tuple(moves),
-        data=data,
-        settings=settings,
-        drains=bool(data),
-        restarts_kubelet=bool(data),
-        apply_seconds=most,
-        undo_seconds=most + more_to_undo,
-        boot_seconds=most,
-        units=(unit,),  # it would bring back what the rollback has just removed
-    )
+
+    name: str
+    unit_path: str
+    changed: str
+    deploy: str
+
+    @property
+    def boot_link(self) -> str:
+        """The link that makes the unit start at boot."""
+        return boot_link(self.unit_path)
+
+    def look(self, *, has_gpus: bool) -> Look:
+        """Return the question whether the unit is enabled, and what the worker needs for a plan with GPUs."""
+        return Look(call=(f"look_{self.name}", self.boot_link, *([holders_source()] if has_gpus else [])))
+
+    def relinks(self, state: NodeState, *, enabled: bool) -> bool:
+        """Whether the unit's link has to change."""
+        return (state.answers(self.name).get("unit") == "enabled") is not enabled
+
+    def kubelet_runs(self, address: str) -> HostError:
+        """Return the error where a running kubelet may not restart."""
+        return HostError(
+            f"would be {self.changed} differently, but the kubelet runs: it offers what its device plugins "
+            "found when it started, and may not start again",
+            where=address,
+            remedy=f"deploys/site.py or {self.deploy} changes both together, and drains the node for that",
+        )
+
+    def part(
+        self,
+        moves: Sequence[str],
+        *,
+        enabled: bool,
+        relinks: bool,
+        data: Mapping[str, str],
+        sentences: Sequence[str],
+        seconds: int,
+        more_to_undo: int = 0,
+    ) -> Part:
+        """Return the part with the worker, or one that changes only the unit's link, where `data` is empty.
+
+        The worker takes `seconds`, and to undo the same and `more_to_undo`.
+        """
+        unit, most = PurePosixPath(self.unit_path).name, seconds if data else _LINK_SECONDS
+        link = f"{self.name.upper()}_LINK"
+        return Part(
+            self.name,
+            sentences=tuple(sentences) if data else (),
+            moves=(*moves, *([switched(unit, enabled=enabled)] if relinks else [])),
+            data=data,
+            settings={link: self.boot_link, f"{link}_TARGET": self.unit_path if enabled else ""},
+            drains=bool(data),
+            restarts_kubelet=bool(data),
+            apply_seconds=most,
+            undo_seconds=most + more_to_undo,
+            boot_seconds=most,
+            units=(unit,),  # it would bring back what the rollback has just removed
+        )
 
 
 def worker_files(

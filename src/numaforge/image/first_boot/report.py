@@ -106,10 +106,7 @@ def _until_joined(login: KubeletLogin, name: str, boot_id: str, say_line: Tell, 
 
 
 def _shortcomings(say_line: Tell) -> str:
-    """Compare this node with its plan like `numaforge verify`; return the differences, "" for none.
-
-    Raises HostError where the suite could not run.
-    """
+    """Compare this node with its plan like `numaforge verify`; return the differences, "" for none."""
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         found_in, hosts = Path(folder, "report.xml"), Path(folder, "hosts")
         write_hosts([ReachedHost("@local")], hosts)

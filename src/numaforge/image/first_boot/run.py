@@ -147,10 +147,7 @@ def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell)
 
 
 def _refused_by_kubelet(change: Change, transaction: Transaction, say_line: Tell) -> str:
-    """Rehearse a change where it changes what a kubelet starts with; return the kubelet's refusal, or "".
-
-    Raises HostError where a rehearsal is required and not possible: later it may be.
-    """
+    """Rehearse a change where it changes what a kubelet starts with; return the kubelet's refusal, or ""."""
     if not is_wanted(change.goal, transaction):
         return ""
     rehearsed = rehearse(change.goal, change.state, lambda script, _: ask(script))
