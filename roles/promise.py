@@ -54,6 +54,13 @@ def asks_names(function: str, table: Callable[[NodePlan], Table]) -> Callable[[N
     return lambda plan: [shell.call(function, [*names])] if (names := table(plan)) else []
 
 
+def asks_where(
+    table: Callable[[NodePlan], Table], function: str, *words: str
+) -> Callable[[NodePlan], Iterable[str]]:
+    """Return the function that calls a shell function with these words where a table has entries."""
+    return lambda plan: [shell.call(function, words)] if table(plan) else []
+
+
 def require(kept: bool, why: str) -> None:
     """Fail with `why`, which says what is there and what is planned."""
     if not kept:

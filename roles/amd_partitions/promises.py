@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from numaforge.lib import shell
-from numaforge.roles.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, asks_where, require
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -21,11 +19,6 @@ def amd_partitions(plan: NodePlan) -> Table:
     return {gpu.pci_address: gpu for gpu in plan.amd_partitions.gpus}
 
 
-def _asks(plan: NodePlan) -> Iterator[str]:
-    if amd_partitions(plan):
-        yield shell.call("tell_amd_partitions", [])
-
-
 def _amd_partitions(node: VerifiedNode, name: str, expected: AmdGpu) -> None:
     require(
         name in node.live.of("amd_partitions"), f"amdgpu does not have this GPU, planned {expected.modes}"
@@ -37,4 +30,5 @@ def _amd_partitions(node: VerifiedNode, name: str, expected: AmdGpu) -> None:
     )
 
 
-PROMISES = (Promise("amd_partitions", amd_partitions, _amd_partitions, asks=_asks),)
+_ASKS = asks_where(amd_partitions, "tell_amd_partitions")
+PROMISES = (Promise("amd_partitions", amd_partitions, _amd_partitions, asks=_ASKS),)

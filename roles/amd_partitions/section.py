@@ -6,20 +6,18 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from numaforge.lib.section import Section, at_most_one_of, given
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 from numaforge.roles.mig.section import Numbers, UnitName
 
 RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
 """A release of AMD's device plugin, in profiles and plans."""
 
 
-def _release(value: str) -> str:
-    if not RELEASE.fullmatch(value):
-        raise ValueError(f"{value!r} is not a release of AMD's device plugin; write for example 1.31.0.10")
-    return value
-
-
-PluginRelease = Annotated[str, AfterValidator(_release), as_text("release", f"^{RELEASE.pattern}$")]
+PluginRelease = Annotated[
+    str,
+    AfterValidator(fits(RELEASE, "is not a release of AMD's device plugin; write for example 1.31.0.10")),
+    as_text("release", f"^{RELEASE.pattern}$"),
+]
 
 
 class AmdGpus(Section):
@@ -27,10 +25,7 @@ class AmdGpus(Section):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "allOf": [
-                at_most_one_of("model", "indices"),
-                {"anyOf": [given("compute"), given("memory")]},
-            ]
+            "allOf": [at_most_one_of("model", "indices"), {"anyOf": [given("compute"), given("memory")]}]
         }
     )
 

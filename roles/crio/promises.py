@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from numaforge.lib import shell
 from numaforge.machine.topology.runtime import CRIO
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
-from numaforge.roles.promise import Promise, Table, require
+from numaforge.roles.promise import Promise, Table, asks_where, require
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -19,16 +17,6 @@ if TYPE_CHECKING:
 def runtime_handler(plan: NodePlan) -> Table:
     """The unit that must know the runtime class's handler."""
     return {HANDLER: CRIO} if plan.pod_tuning.annotations else {}
-
-
-def _units(plan: NodePlan) -> list[str]:
-    return [*runtime_handler(plan).values()]
-
-
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the shell call that queries CRI-O."""
-    if units := _units(plan):
-        yield shell.call("tell_limits", units)
 
 
 def _runtime_handler(node: VerifiedNode, name: str, expected: str) -> None:
@@ -43,8 +31,8 @@ PROMISES = (
         "runtime_handler",
         runtime_handler,
         _runtime_handler,
-        units=_units,
+        units=lambda plan: runtime_handler(plan).values(),
         properties=("MainPID",),
-        asks=_asks,
+        asks=asks_where(runtime_handler, "tell_limits", CRIO),
     ),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding
-from numaforge.findings.catalogue import Catalogue
+from numaforge.findings.finding import Catalogue
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.device_plugin.advertised import lost, refused, unshared

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.kubelet.admission.nvidia_resources import MOST_REPLICAS
 from numaforge.lib.section import Section, given
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 
 PREFIX = "nvidia.com/"
 _RESOURCE = re.compile(r"(nvidia\.com/)?(gpu|mig-[1-9][0-9]*g\.[0-9]+gb([.-][a-z][a-z.]*)?)")
@@ -24,19 +24,14 @@ def _resource(value: object) -> str:
     return text if text.startswith(PREFIX) else PREFIX + text
 
 
-def _config_name(value: object) -> str:
-    text = str(value)
-    if not _CONFIG.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is not a label's value; write at most 63 letters, digits, '-', '_' and '.', for "
-            "example inference"
-        )
-    return text
-
-
 Resource = Annotated[str, BeforeValidator(_resource), as_text("extended resource", f"^{_RESOURCE.pattern}$")]
 Replicas = Annotated[int, Field(ge=2, le=MOST_REPLICAS, strict=True)]
-ConfigName = Annotated[str, BeforeValidator(_config_name), as_text("label value", f"^{_CONFIG.pattern}$")]
+_NOT_A_LABEL = (
+    "is not a label's value; write at most 63 letters, digits, '-', '_' and '.', for example inference"
+)
+ConfigName = Annotated[
+    str, BeforeValidator(fits(_CONFIG, _NOT_A_LABEL)), as_text("label value", f"^{_CONFIG.pattern}$")
+]
 
 
 class DevicePlugin(Section):
@@ -45,10 +40,7 @@ class DevicePlugin(Section):
     model_config = ConfigDict(
         json_schema_extra={
             "not": {
-                "allOf": [
-                    given("time_slicing", {"minProperties": 1}),
-                    given("mps", {"minProperties": 1}),
-                ]
+                "allOf": [given("time_slicing", {"minProperties": 1}), given("mps", {"minProperties": 1})]
             }
         }
     )

@@ -19,13 +19,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
 from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.model import CpuSet, NodeTopology, Package
-from numaforge.machine.topology.runtime import (
-    CONTAINERD,
-    CRIO,
-    MICROK8S_CONTAINERD,
-    crio_minor,
-    runtime_unit,
-)
+from numaforge.machine.topology.runtime import CONTAINERD, CRIO, MICROK8S_CONTAINERD, crio_minor, runtime_unit
 from numaforge.roles.kubelet.engine import by_claims
 
 if TYPE_CHECKING:
@@ -89,9 +83,7 @@ def plan_dra(
         notices += _runtime_notices(machine)
         notices += _mode_notices(profile)
         driver = CpuDriverPlan(
-            wish.cpu_device_mode or "grouped",
-            wish.cpu_group_by or "numanode",
-            format_cpulist(reserved),
+            wish.cpu_device_mode or "grouped", wish.cpu_group_by or "numanode", format_cpulist(reserved)
         )
         _refuse_a_driver_without_cpus(machine, driver)
         decisions += _cpu_decisions(profile, driver)

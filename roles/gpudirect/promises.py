@@ -22,7 +22,6 @@ def access_control(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the shell call that prints the bridges."""
     if plan.acs.masks:
         yield shell.library("roles/gpudirect/control") + shell.call("tell_bridges", [*plan.acs.masks])
 

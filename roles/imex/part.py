@@ -44,9 +44,7 @@ def look(goal: Goal) -> Look:
     """
     planned = "" if goal.plan.imex.mode is None else "planned"
     return Look(
-        units=(UNIT,),
-        properties=("ActiveState",),
-        call=("look_imex", planned, CONFIG, NODES, RECORD, *_OURS),
+        units=(UNIT,), properties=("ActiveState",), call=("look_imex", planned, CONFIG, NODES, RECORD, *_OURS)
     )
 
 

@@ -28,13 +28,8 @@ def imex(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the shell call that queries IMEX."""
     if imex(plan):
         yield shell.call("tell_imex", [NODES, plan.imex.socket or ""])
-
-
-def _units(plan: NodePlan) -> list[str]:
-    return [UNIT] if imex(plan) else []
 
 
 def _imex(node: VerifiedNode, name: str, expected: str) -> None:
@@ -44,4 +39,4 @@ def _imex(node: VerifiedNode, name: str, expected: str) -> None:
     require_equal((answer or "").strip() or None, expected)
 
 
-PROMISES = (Promise("imex", imex, _imex, units=_units, asks=_asks),)
+PROMISES = (Promise("imex", imex, _imex, units=lambda plan: [UNIT] if imex(plan) else [], asks=_asks),)

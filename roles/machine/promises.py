@@ -28,11 +28,4 @@ def machine(plan: NodePlan) -> Table:
     }
 
 
-PROMISES = (
-    Promise(
-        "the_machine_is_the_one_of_the_plan",
-        machine,
-        value_is,
-        values=values_of(machine),
-    ),
-)
+PROMISES = (Promise("the_machine_is_the_one_of_the_plan", machine, value_is, values=values_of(machine)),)

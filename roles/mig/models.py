@@ -209,11 +209,7 @@ def _in_table(vendor: str, device: str, memory_bytes: int | None) -> MigModel:
 
 @lru_cache(_KEPT)
 def _offered(
-    vendor: str,
-    device: str,
-    memory_bytes: int | None,
-    generation: str,
-    offers: tuple[MigProfileOffer, ...],
+    vendor: str, device: str, memory_bytes: int | None, generation: str, offers: tuple[MigProfileOffer, ...]
 ) -> MigModel | None:
     """Return the model built from NVML's profile offers; None where they are incomplete.
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from numaforge.lib import shell
-from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
+from numaforge.roles.mig.files import MIG_WORKER_PATH
 from numaforge.roles.mig.instance import MigGpu
-from numaforge.roles.promise import Promise, Table, require, require_equal
+from numaforge.roles.promise import Promise, Table, asks_where, require, require_equal
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -21,12 +19,6 @@ def mig(plan: NodePlan) -> Table:
     if plan.mig.managed_by == "gpu-operator":
         return {}
     return {gpu.pci_address: (gpu, plan.mig.managed_by == "numaforge") for gpu in plan.mig.gpus}
-
-
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the probe call for the GPUs."""
-    if mig_files(plan.mig):
-        yield shell.call("tell_mig", [MIG_WORKER_PATH])
 
 
 def _mig(node: VerifiedNode, name: str, expected: tuple[MigGpu, bool]) -> None:
@@ -44,4 +36,4 @@ def _instances(gpu: MigGpu) -> str:
     return ", ".join(map(str, gpu.geometry)) or "none"
 
 
-PROMISES = (Promise("mig", mig, _mig, asks=_asks),)
+PROMISES = (Promise("mig", mig, _mig, asks=asks_where(mig, "tell_mig", MIG_WORKER_PATH)),)

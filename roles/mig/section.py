@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.section import Section, at_most_one_of, given
-from numaforge.lib.section_values import Count, as_text
+from numaforge.lib.section_values import Count, as_text, fits
 from numaforge.roles.mig.mig_parted import MigConfigFile
 from numaforge.roles.mig.names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
 
@@ -16,7 +16,7 @@ ALL = "all"
 _SELECTIONS = ("model", "indices", "uuids")
 _GEOMETRIES = ("devices", "placements")
 _ANSWERS = ("mode", *_GEOMETRIES)
-_SERVICE = re.compile(r"^[A-Za-z0-9:_.@\\-]+\.service\Z")
+_SERVICE = re.compile(r"[A-Za-z0-9:_.@\\-]+\.service")
 
 
 def _profile_name(value: str) -> str:
@@ -33,14 +33,6 @@ def _device_count(value: object) -> object:
     raise ValueError(
         f"{value!r} is not a count; write 1 to {MOST_DEVICES}, or all for as many as fit, or leave it out"
     )
-
-
-def _service_name(value: str) -> str:
-    if not _SERVICE.match(value):
-        raise ValueError(
-            f"{value!r} is not the name of a service; write it whole, such as nvidia-dcgm.service"
-        )
-    return value
 
 
 def _some_each_once(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -76,7 +68,11 @@ DeviceCount = Annotated[
     as_text("device count", f"^{ALL}$", or_a=("integer",), minimum=1, maximum=MOST_DEVICES),
 ]
 UnitName = Annotated[
-    str, AfterValidator(_service_name), as_text("systemd service", _SERVICE.pattern.replace("\\Z", "$"))
+    str,
+    AfterValidator(
+        fits(_SERVICE, "is not the name of a service; write it whole, such as nvidia-dcgm.service")
+    ),
+    as_text("systemd service", f"^{_SERVICE.pattern}$"),
 ]
 _EACH_ONCE = Field(json_schema_extra={"minItems": 1, "uniqueItems": True})
 Numbers = Annotated[tuple[Count, ...], AfterValidator(_some_each_once), _EACH_ONCE]

@@ -6,20 +6,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from numaforge.lib.section import Removable, Section
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 from numaforge.roles.modules.section import ModuleName
 
 _NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _PRIORITIES = range(8)  # IEEE 802.1Q
 _MOST_QUEUES = 4096  # more than any NIC has
-
-
-def _nic(value: object) -> str:
-    if not isinstance(value, str) or not _NIC.fullmatch(value):
-        raise ValueError(
-            f"{value!r} is not a NIC; write an RDMA device (mlx5_0), an interface (eth2) or a PCI address"
-        )
-    return value
 
 
 def _priorities(value: tuple[int, ...]) -> tuple[int, ...]:
@@ -28,7 +20,10 @@ def _priorities(value: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(value))
 
 
-Nic = Annotated[str, BeforeValidator(_nic), as_text("NIC", f"^{_NIC.pattern}$")]
+_NOT_A_NIC = "is not a NIC; write an RDMA device (mlx5_0), an interface (eth2) or a PCI address"
+Nic = Annotated[
+    str, BeforeValidator(fits(_NIC, _NOT_A_NIC, quoted=True)), as_text("NIC", f"^{_NIC.pattern}$")
+]
 Priority = Annotated[int, Field(strict=True, ge=_PRIORITIES[0], le=_PRIORITIES[-1])]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.lib.section import Section
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 
 # The names in NCCL's user guide (2.30), and those in its source that fleets set. NCCL ignores unknown
 # names silently, so a misspelt one would have no effect.
@@ -31,7 +31,7 @@ DEFAULT_ROUTE = "default-route"
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ is 16, its last byte a NUL
 _RDMA_DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")  # IB_DEVICE_NAME_MAX
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
-_PATH = re.compile(r"/[A-Za-z0-9_./+-]+")
+_TOPOLOGY_FILE = re.compile(r"(auto|/[A-Za-z0-9_./+-]+)")
 # NCCL reads at most 1023 bytes of a value from its file (src/misc/param.cc), and shells split at spaces.
 _VALUE = re.compile(r"[!-~]{1,1023}")
 _LEVELS = ("auto", "LOC", "PIX", "PXB", "P2C", "PHB", "SYS")
@@ -48,15 +48,6 @@ def _interface_name(value: object) -> str:
             f"{text!r} is not an interface; write its name such as eth0, the IPv4 network that it is in "
             f"such as 10.0.0.0/16, or {DEFAULT_ROUTE}"
         ) from None
-
-
-def _device(value: object) -> str:
-    text = str(value)
-    if not _RDMA_DEVICE.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is not an RDMA device; write its name as `rdma link` has it, such as mlx5_0"
-        )
-    return text
 
 
 def _level(value: object) -> str:
@@ -112,15 +103,14 @@ def _address(value: object) -> str:
     return text
 
 
-def _topology_file(value: object) -> str:
-    text = str(value)
-    if text != "auto" and not _PATH.fullmatch(text):
-        raise ValueError(f"{text!r} is not a topology file; write auto or an absolute path")
-    return text
-
-
 Interface = Annotated[str, BeforeValidator(_interface_name), as_text("interface or IPv4 network")]
-RdmaDeviceName = Annotated[str, BeforeValidator(_device), as_text("RDMA device", f"^{_RDMA_DEVICE.pattern}$")]
+RdmaDeviceName = Annotated[
+    str,
+    BeforeValidator(
+        fits(_RDMA_DEVICE, "is not an RDMA device; write its name as `rdma link` has it, such as mlx5_0")
+    ),
+    as_text("RDMA device", f"^{_RDMA_DEVICE.pattern}$"),
+]
 GdrLevel = Annotated[str, BeforeValidator(_level), as_text("NCCL level", f"^({'|'.join(_LEVELS)})$")]
 NcclName = Annotated[
     str, BeforeValidator(_nccl_name), as_text("NCCL setting", f"^({'|'.join(sorted(NCCL_NAMES))})$")
@@ -130,7 +120,9 @@ NcclText = Annotated[
 ]
 PciAddress = Annotated[str, BeforeValidator(_address), as_text("PCI address")]
 TopologyFile = Annotated[
-    str, BeforeValidator(_topology_file), as_text("topology file", f"^(auto|{_PATH.pattern})$")
+    str,
+    BeforeValidator(fits(_TOPOLOGY_FILE, "is not a topology file; write auto or an absolute path")),
+    as_text("topology file", f"^{_TOPOLOGY_FILE.pattern}$"),
 ]
 
 

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from numaforge.findings import Finding
-from numaforge.findings.catalogue import Catalogue
+from numaforge.findings.finding import Catalogue
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.rdma.plugin_config import PluginConfig, PoolConfig, refusal

@@ -68,12 +68,7 @@ def plugin_text(pools: Iterable[RdmaPool]) -> str:
 def _entry(pool: RdmaPool) -> dict[str, Any]:
     prefix, name = pool.resource.split("/")
     selectors = {key: list(texts) for key, texts in pool.selectors.items()}
-    return {
-        "resourceName": name,
-        "resourcePrefix": prefix,
-        "rdmaHcaMax": pool.tokens,
-        "selectors": selectors,
-    }
+    return {"resourceName": name, "resourcePrefix": prefix, "rdmaHcaMax": pool.tokens, "selectors": selectors}
 
 
 def parse_plugin_config(text: str, file: str) -> PluginConfig:

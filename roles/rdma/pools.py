@@ -117,10 +117,7 @@ def _fits(device: RdmaDevice, selection: RdmaSelection) -> bool:
 
 
 def _devices_by_resource(
-    offered: Sequence[RdmaDevice],
-    topology: NodeTopology,
-    wish: SharedDevicePlugin,
-    all_rails: Sequence[Rail],
+    offered: Sequence[RdmaDevice], topology: NodeTopology, wish: SharedDevicePlugin, all_rails: Sequence[Rail]
 ) -> dict[str, list[RdmaDevice]]:
     """Return the devices by resource name, in the order of the names."""
     numbers = {rail.device.name: rail.number for rail in all_rails}  # and of those left out, after them

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.lib.section import Section, given
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 
 PLACEHOLDERS = {"rail": "{rail}", "numa_node": "{numa_node}", "device": "{device}", "machine": ""}
 """The placeholder that a resource's name must contain, so that each pool gets its own name."""
@@ -30,17 +30,14 @@ def _prefix(value: object) -> str:
     return text
 
 
-def _pci_id(value: object) -> str:
-    if not isinstance(value, str) or not _PCI_ID.fullmatch(value):
-        raise ValueError(
-            f"{value!r} is not a PCI id; write a vendor or vendor and device in hexadecimal, in quotes, "
-            "such as '15b3' or '15b3:1021'"
-        )
-    return value
-
-
 Prefix = Annotated[str, BeforeValidator(_prefix), as_text("DNS subdomain", f"^{PREFIX.pattern}$")]
-PciId = Annotated[str, BeforeValidator(_pci_id), as_text("PCI id", f"^{_PCI_ID.pattern}$")]
+_NOT_AN_ID = (
+    "is not a PCI id; write a vendor or vendor and device in hexadecimal, in quotes, such as '15b3' or "
+    "'15b3:1021'"
+)
+PciId = Annotated[
+    str, BeforeValidator(fits(_PCI_ID, _NOT_AN_ID, quoted=True)), as_text("PCI id", f"^{_PCI_ID.pattern}$")
+]
 
 
 class RdmaSelection(Section):
@@ -56,14 +53,10 @@ class RdmaSelection(Section):
     )
 
     names: tuple[str, ...] = Field(
-        default=(),
-        description="Names of RDMA devices; `*` and `?` are wildcards.",
-        examples=[["mlx5_*"]],
+        default=(), description="Names of RDMA devices; `*` and `?` are wildcards.", examples=[["mlx5_*"]]
     )
     interfaces: tuple[str, ...] = Field(
-        default=(),
-        description="Names of network interfaces; `*` and `?` are wildcards.",
-        examples=[["ibs*"]],
+        default=(), description="Names of network interfaces; `*` and `?` are wildcards.", examples=[["ibs*"]]
     )
     link_layers: tuple[Literal["InfiniBand", "Ethernet"], ...] = Field(
         default=(),

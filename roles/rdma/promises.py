@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from numaforge.lib import shell
 from numaforge.machine import measure_outputs as outputs
 from numaforge.roles.modules.part import switch
-from numaforge.roles.promise import Promise, Table, require, require_equal, values_of
+from numaforge.roles.promise import Promise, Table, asks_where, require, require_equal, values_of
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -112,11 +111,6 @@ def _reaches(measured: float | None, threshold: LeastBandwidth | None, unit: str
     )
 
 
-def _asks(plan: NodePlan) -> Iterator[str]:
-    if plan.rdma.host.character_devices:
-        yield shell.call("tell_rdma_devices")
-
-
 def _rdma_netns(node: VerifiedNode, name: str, expected: str) -> None:
     actual = node.value(NETNS)
     require_equal({"1": "shared", "0": "exclusive"}.get(switch(actual or ""), actual), expected, NETNS)
@@ -155,8 +149,13 @@ def _gpus_all_reduce(node: VerifiedNode, name: str, expected: tuple[str, ...], a
 
 
 PROMISES = (
-    Promise("rdma_netns", rdma_netns, _rdma_netns, values=lambda _plan: (NETNS,), asks=_asks),
-    Promise("rdma_character_device", rdma_character_devices, _rdma_character_device),
+    Promise("rdma_netns", rdma_netns, _rdma_netns, values=lambda _plan: (NETNS,)),
+    Promise(
+        "rdma_character_device",
+        rdma_character_devices,
+        _rdma_character_device,
+        asks=asks_where(rdma_character_devices, "tell_rdma_devices"),
+    ),
     Promise("port_is_active", rail_ports, _port_is_active, values=values_of(rail_ports)),
     Promise("port_reaches_itself", rail_ports, _port_reaches_itself),
     Promise("port_bandwidth", rail_ports, _port_bandwidth),

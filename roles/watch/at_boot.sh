@@ -353,10 +353,7 @@ watch_logged_in() { # COMMAND...: with the kubelet's own login; sets `why` where
     why="$kubeconfig is not there: the kubelet has not joined"
     [ -e "$kubeconfig" ] || return 1
     forget_rights # a login names the server, and a file whose text is sent there as a token
-    resolve "$kubeconfig" 2> /dev/null || return 1
-    rights_of "$target"
-    why="$kubeconfig is not root's alone to write"
-    case $right in -????-??-?\ 0\ *) ;; *) return 1 ;; esac
+    is_roots_file "$kubeconfig" 2> /dev/null || return 1
     why="there is no curl"
     command -v curl > /dev/null 2>&1 || return 1
     umask 077 # the files may include a key

@@ -8,6 +8,7 @@ import pytest
 from numaforge.change.look import NodeQuery, look
 from numaforge.change.transaction import TRANSACTIONS, Transaction, revert_script, start_script
 from numaforge.node.program import holders_source
+from numaforge.node.worker_part import units_of
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.part import BOOT_LINK
 from tests.fixtures.shortened import shortened

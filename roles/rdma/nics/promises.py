@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge.lib import shell
-from numaforge.roles.promise import Promise, Table, require_equal
+from numaforge.roles.promise import Promise, Table, asks_where, require_equal
 from numaforge.roles.rdma.nics.files import NICS_PATH, NICS_SCRIPT_PATH
 
 if TYPE_CHECKING:
@@ -22,12 +20,6 @@ def nics(plan: NodePlan) -> Table:
     return {f"{setting.nic}-{setting.name}": setting for setting in plan.rdma.host.nics}
 
 
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the probe call for the NICs."""
-    if plan.rdma.host.nics:
-        yield shell.call("tell_nics", [NICS_SCRIPT_PATH, NICS_PATH])
-
-
 def _nic_setting(node: VerifiedNode, name: str, expected: NicSetting) -> None:
     actual = node.live.of("nic").get(name)
     if actual == "-" and expected.name != "max_read_request":
@@ -35,4 +27,8 @@ def _nic_setting(node: VerifiedNode, name: str, expected: NicSetting) -> None:
     require_equal(actual, expected.value)
 
 
-PROMISES = (Promise("nic_setting", nics, _nic_setting, asks=_asks),)
+PROMISES = (
+    Promise(
+        "nic_setting", nics, _nic_setting, asks=asks_where(nics, "tell_nics", NICS_SCRIPT_PATH, NICS_PATH)
+    ),
+)

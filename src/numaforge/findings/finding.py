@@ -1,7 +1,11 @@
 """The common form of all findings."""
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 
 class Severity(StrEnum):
@@ -39,3 +43,20 @@ class Finding:
     text: str | None = None
     file: str | None = None
     line: int | None = None
+
+
+class Catalogue:
+    """The findings in a file by id: the texts of a Finding's fields, where `{name}` stands for a value."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, str]]:
+        """The texts by id; the file is read at the first finding."""
+        rows: dict[str, dict[str, str]] = json.loads(self._file.read_text(encoding="utf-8"))
+        return rows
+
+    def finding(self, rule: str, **values: Any) -> Finding:
+        texts: dict[str, Any] = {field: text.format(**values) for field, text in self.rows[rule].items()}
+        return Finding(rule, Severity(texts.pop("severity")), **texts)

@@ -11,6 +11,7 @@ from numaforge.image.first_boot.settings import BootSettings
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import read_text
 from numaforge.lib.section import Section, validated
+from numaforge.lib.section_values import fits
 from numaforge.lib.strict_yaml import read_yaml
 
 KEY = "numaforge_image"
@@ -22,18 +23,9 @@ _DRIVER = re.compile(
 )
 
 
-def _matching(pattern: re.Pattern[str], description: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise ValueError(f"{text!r} is not {description}")
-        return text
-
-    return AfterValidator(check)
-
-
-Package = Annotated[str, _matching(_PACKAGE, "the name of a package")]
-Version = Annotated[str, _matching(_VERSION, "a version, in which * stands for anything")]
-Unit = Annotated[str, _matching(_UNIT, "a unit, such as kubelet.service")]
+Package = Annotated[str, AfterValidator(fits(_PACKAGE, "is not the name of a package"))]
+Version = Annotated[str, AfterValidator(fits(_VERSION, "is not a version, in which * stands for anything"))]
+Unit = Annotated[str, AfterValidator(fits(_UNIT, "is not a unit, such as kubelet.service"))]
 
 
 class Image(Section):
@@ -99,9 +91,7 @@ def read_image(data: object) -> Image:
         source, document = str(data), read_yaml(read_text(data), str(data))
     if not isinstance(document, Mapping):
         raise NumaforgeError(
-            "is not a mapping",
-            where=source,
-            remedy="describe the image, such as boot: {profile: training}",
+            "is not a mapping", where=source, remedy="describe the image, such as boot: {profile: training}"
         )
     fields: dict[str, Any] = dict(document)
     return validated(Image, fields, source)

@@ -1,5 +1,7 @@
 """Kinds of values that several sections share, and the schema of values written as text."""
 
+import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -43,6 +45,21 @@ def as_text(
     if none_of:
         schema["not"] = {"pattern": none_of}
     return WithJsonSchema(schema)
+
+
+def fits(pattern: re.Pattern[str], complaint: str, *, quoted: bool = False) -> Callable[[object], object]:
+    """Return a validator of texts that fit a whole pattern; `complaint` says what another one is not.
+
+    Where it is `quoted`, a number that YAML has read without quotes is refused, too.
+    """
+
+    def check(value: object) -> object:
+        text = value if quoted else str(value)
+        if not isinstance(text, str) or not pattern.fullmatch(text):
+            raise ValueError(f"{text!r} {complaint}")
+        return text
+
+    return check
 
 
 ByteCount = Annotated[

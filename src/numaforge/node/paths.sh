@@ -72,6 +72,14 @@ resolve() { # PATH: sets `target` to it without links; else says which other use
         esac
     done
 }
+is_roots_file() { # FILE: whether only root can write or redirect it; else says why not, and sets `why`
+    resolve "$1" || return 1
+    rights_of "$target"
+    case $right in -????-??-?\ 0\ *) return 0 ;; esac
+    why="$1 is not root's alone to write"
+    printf '%s\n' "$why" >&2
+    return 1
+}
 follow() { # LINK, of root's: what is ahead of `resolve` becomes what it points at
     links=$((links + 1))
     to=$(readlink "$1") && [ "$links" -le 40 ] || redirectable "the link $1 cannot be followed" || return

@@ -49,11 +49,7 @@ def manifest(
         "driver": {"owner": driver},
         "held": sorted(held),
         "kubelet": kubelet
-        and {
-            "version": kubelet.version,
-            "source": kubelet.source,
-            "file": {kubelet.path: kubelet.sha256},
-        },
+        and {"version": kubelet.version, "source": kubelet.source, "file": {kubelet.path: kubelet.sha256}},
         "files": dict(sorted(files.items())),
         "packages": {
             package.name: package.version for package in sorted(installed, key=lambda package: package.name)

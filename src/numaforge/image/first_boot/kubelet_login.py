@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from numaforge.image.first_boot.roots_files import require_roots
+from numaforge.image.first_boot.trial import ask
+from numaforge.lib import shell
 from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.lib.framing import asking
 from numaforge.lib.given import NotJsonError, parse_json, read_text
 from numaforge.lib.strict_yaml import read_yaml
 
@@ -84,6 +86,18 @@ class KubeletLogin:
             error_class = NoSuchObjectError if answer.status == HTTPStatus.NOT_FOUND else HostUnreachableError
             raise error_class(f"the API server refuses: {message} ({answer.status})", where=where)
         return document
+
+
+def require_roots(file: Path) -> None:
+    """Raise HostError for a file that another user could write, or redirect by a folder or a link."""
+    try:
+        ask(asking(shell.library("node/paths") + shell.call("is_roots_file", [str(file.absolute())])))
+    except HostError as error:
+        raise HostError(
+            f"is not read as root: {error.message}",
+            where=str(file),
+            remedy="give it, and its folders, to root alone",
+        ) from error
 
 
 def kubelet_login(file: Path) -> KubeletLogin:

@@ -15,7 +15,6 @@ from numaforge.change.need import digest, need
 from numaforge.change.transaction import Status, Transaction, settle_script, start_script
 from numaforge.image.first_boot.chosen import NamedProfile, chosen_profile
 from numaforge.image.first_boot.hardware import require_expected
-from numaforge.image.first_boot.here import ask
 from numaforge.image.first_boot.settings import BootSettings, read_settings
 from numaforge.image.first_boot.stamp import (
     FAILED,
@@ -34,6 +33,7 @@ from numaforge.image.first_boot.stamp import (
 from numaforge.image.first_boot.trial import (
     BY_NODE,
     BY_PERSON,
+    ask,
     conclude,
     follow,
     keep,
@@ -315,9 +315,7 @@ def _by_itself(transaction: Transaction | None) -> Transaction | None:
         return None
     restarts = any(part.settings.get("KUBELET_RESTART") for part in transaction.parts)
     return replace(
-        transaction,
-        undone_by_boot=transaction.disturbs and not restarts,
-        good_for_seconds=_GOOD_FOR_SECONDS,
+        transaction, undone_by_boot=transaction.disturbs and not restarts, good_for_seconds=_GOOD_FOR_SECONDS
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,9 +18,10 @@ from numaforge.change.transaction import (
     settle_script,
     status_script,
 )
-from numaforge.image.first_boot.here import ask
 from numaforge.image.first_boot.stamp import TRIAL, BootRecord, accept, forget, note_confirmed, reject
+from numaforge.lib import bounded
 from numaforge.lib.errors import HostError, HostUnreachableError
+from numaforge.lib.framing import Answer
 
 if TYPE_CHECKING:  # a boot needs no TLS
     from numaforge.image.first_boot.kubelet_login import KubeletLogin
@@ -29,7 +31,24 @@ MOST_ATTEMPTS = 3
 BY_PERSON = "a person: `numaforge boot --confirm`"
 BY_NODE = "the node itself: it had no earlier plan, or no login to a cluster"
 _PAUSE_SECONDS = 1.0
+_SCRIPT_SECONDS = 900
 Tell = Callable[[str], object]
+
+
+def ask(script: str) -> Answer:
+    """Run a script here, and return its answer.
+
+    Raises HostError with its complaint where it fails, HostUnreachableError where it does not end.
+    """
+    try:
+        done = bounded.run_script(script, timeout=_SCRIPT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"the node does not answer itself: {error}") from error
+    answer = Answer.of(done.stdout.decode("utf-8", "surrogateescape"))
+    if answer.status != 0:
+        stderr = done.stderr.decode("utf-8", "replace").strip()
+        raise HostError(stderr or f"the script failed with {answer.status}")
+    return answer
 
 
 def status_of(trial: BootRecord, last_seen: Status | None = None) -> Status:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.image.first_boot.kubelet_login import kubelet_login
-from numaforge.image.first_boot.roots_files import require_roots
+from numaforge.image.first_boot.kubelet_login import kubelet_login, require_roots
 from numaforge.lib.errors import HostError
 from tests.fixtures.tables import cases
 
