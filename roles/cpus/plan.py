@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.kubelet.admission.machine import cores_seen, cpu_capacity, cpus_seen, whole_cores
 from numaforge.kubelet_minors.options import PREFER_ALIGN_BY_UNCORE_CACHE
-from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.values.numbers import truth
 from numaforge.lib.codec import CpuSet
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import NumaforgeError, PlanError

@@ -33,7 +33,7 @@ from numaforge.kubelet_minors.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.values.numbers import truth
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import KubeletConfigError, PlanError

@@ -29,7 +29,7 @@ from numaforge.kubelet.findings import Report
 from numaforge.kubelet.last_words import last_words
 from numaforge.kubelet_minors.flags import flag_value
 from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.values.numbers import truth
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib import shell
 from numaforge.lib.cpulist import format_cpulist

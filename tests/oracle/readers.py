@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numaforge.kubelet_minors.values.booleans import parse_bool
 from numaforge.kubelet_minors.values.cpusets import atoi, parse_cpuset
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.goyaml import YamlError, read
-from numaforge.kubelet_minors.values.numbers import parse_float32, parse_int
+from numaforge.kubelet_minors.values.numbers import parse_bool, parse_float32, parse_int
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import Quantity
 

@@ -12,16 +12,16 @@ correspond to 2, 3 and 4.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numaforge.kubelet_minors.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet_minors.values.booleans import truth
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Json, Types, decode, decode_json, parse_json
 from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.numbers import truth
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.kubelet_paths import ROOT_DIR
@@ -63,25 +63,26 @@ def _pod_cpus(value: Any) -> frozenset[int]:
 
 
 _POD_ENTRY = Types(structs={"state.podEntryJSON": {"cpuSet": "string"}})
-_NESTED = "map[string]map[string]string"
-_CPU_FIELDS = {"policyName": "string", "defaultCpuSet": "string"}
-_FIELDS = {**_CPU_FIELDS, "checksum": "checksum.Checksum"}
+_CHECKSUM = {"checksum": "checksum.Checksum"}
 _DATA_FIELDS = {"data": "string", "dataChecksum": "checksum.Checksum"}
+_PODS = {"podEntries": "map[string]state.PodEntry"}
+
+
+def _cpu_fields(entries: str, **more: str) -> dict[str, str]:
+    return {"policyName": "string", "defaultCpuSet": "string", "entries": entries, **more}
+
+
+_NESTED = _cpu_fields("map[string]map[string]string")
 _CPU_TYPES = Types(
     structs={
-        "state.CPUManagerCheckpoint": {**_FIELDS, "entries": _NESTED},
-        "state.CPUManagerCheckpointV1": {**_FIELDS, "entries": "map[string]string"},
-        "state.CPUManagerCheckpointV2": {**_FIELDS, "entries": _NESTED},
-        "state.CPUManagerCheckpointV3": {
-            **_FIELDS,
-            "entries": _NESTED,
-            "podEntries": "map[string]state.PodEntry",
-        },
-        "state.CPUManagerCheckpointV4": {**_FIELDS, "entries": _NESTED, **_DATA_FIELDS},
+        "state.CPUManagerCheckpoint": {**_NESTED, **_CHECKSUM},
+        "state.CPUManagerCheckpointV1": _cpu_fields("map[string]string", **_CHECKSUM),
+        "state.CPUManagerCheckpointV2": {**_NESTED, **_CHECKSUM},
+        "state.CPUManagerCheckpointV3": {**_NESTED, **_PODS, **_CHECKSUM},
+        "state.CPUManagerCheckpointV4": {**_NESTED, **_CHECKSUM, **_DATA_FIELDS},
         "state.CPUManagerCheckpointData": {
-            **_CPU_FIELDS,
-            "entries": _NESTED,
-            "podEntries": "map[string]state.PodEntry",
+            **_NESTED,
+            **_PODS,
             "baselines": "map[string]map[string]state.ContainerCPUs",
         },
         "state.ContainerCPUs": {"baseline": "string"},
@@ -95,33 +96,22 @@ _MEMORY_FIELDS = {
     "machineState": "state.NUMANodeMap",
     "entries": "state.ContainerMemoryAssignments",
 }
-_MEMORY_CHECKPOINT = {**_MEMORY_FIELDS, "checksum": "checksum.Checksum"}
 _MEMORY_TYPES = Types(
     structs={
-        "state.MemoryManagerCheckpoint": _MEMORY_CHECKPOINT,
-        "state.MemoryManagerCheckpointV1": _MEMORY_CHECKPOINT,
-        "state.MemoryManagerCheckpointV2": {
-            **_MEMORY_CHECKPOINT,
-            "podEntries": "map[string]state.PodEntry",
-        },
-        "state.MemoryManagerCheckpointV3": {**_MEMORY_CHECKPOINT, **_DATA_FIELDS},
-        "state.MemoryManagerCheckpointData": {
-            **_MEMORY_FIELDS,
-            "podEntries": "map[string]state.PodEntry",
-        },
+        "state.MemoryManagerCheckpoint": {**_MEMORY_FIELDS, **_CHECKSUM},
+        "state.MemoryManagerCheckpointV1": {**_MEMORY_FIELDS, **_CHECKSUM},
+        "state.MemoryManagerCheckpointV2": {**_MEMORY_FIELDS, **_PODS, **_CHECKSUM},
+        "state.MemoryManagerCheckpointV3": {**_MEMORY_FIELDS, **_CHECKSUM, **_DATA_FIELDS},
+        "state.MemoryManagerCheckpointData": {**_MEMORY_FIELDS, **_PODS},
         "state.PodEntry": {"memoryBlocks": "[]state.Block"},
         "state.NUMANodeState": {
             "numberOfAssignments": "int",
             "memoryMap": "map[v1.ResourceName]*state.MemoryTable",
             "cells": "[]int",
         },
-        "state.MemoryTable": {
-            "total": "uint64",
-            "systemReserved": "uint64",
-            "allocatable": "uint64",
-            "reserved": "uint64",
-            "free": "uint64",
-        },
+        "state.MemoryTable": dict.fromkeys(
+            ("total", "systemReserved", "allocatable", "reserved", "free"), "uint64"
+        ),
         "state.Block": {"numaAffinity": "[]int", "type": "v1.ResourceName", "size": "uint64"},
     },
     aliases={
@@ -131,6 +121,8 @@ _MEMORY_TYPES = Types(
         "state.ContainerMemoryAssignments": "map[string]map[string][]state.Block",
     },
 )
+# The fields of Go's structs whose name is not the capitalized one of JSON.
+_GO_NAMES = {"defaultCpuSet": "DefaultCPUSet", "total": "TotalMemSize", "numaAffinity": "NUMAAffinity"}
 
 
 class CheckpointError(ValueError):
@@ -197,8 +189,8 @@ def restore_cpu_state(
         nested = True
         if checkpoint is None:
             formats = _cpu_formats(minor, by_pod=by_pod)
-            checkpoint, read = _from_fields(text, formats, _CPU_TYPES, _cpu_dump)
-            nested = read.nested
+            checkpoint, read = _from_fields(text, formats, _CPU_TYPES)
+            nested = read is not _CPU_V1
         return _cpu_state(checkpoint, policy, version, nested=nested, by_pod=by_pod)
 
 
@@ -216,7 +208,7 @@ def restore_memory_state(
         )
         if checkpoint is None:
             formats = _memory_formats(minor, by_pod=by_pod)
-            checkpoint, _ = _from_fields(text, formats, _MEMORY_TYPES, _memory_dump)
+            checkpoint, _ = _from_fields(text, formats, _MEMORY_TYPES)
         written = checkpoint.get("policyName", "")
         if written != policy:
             raise CheckpointError(
@@ -410,23 +402,18 @@ def _sorted_reservations(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 
 
 class _Format(NamedTuple):
-    """A format of a checkpoint; `pods`: it includes allocations of whole pods.
-
-    `bare`: accepted without a checksum.
-    """
+    """A format of a checkpoint; `bare`: accepted without a checksum."""
 
     go_type: str
-    nested: bool = True
-    pods: bool = False
     bare: bool = True
 
 
-_CPU_V1 = _Format("CPUManagerCheckpointV1", nested=False)
+_CPU_V1 = _Format("CPUManagerCheckpointV1")
 _CPU_V2 = _Format("CPUManagerCheckpointV2")
-_CPU_V3 = _Format("CPUManagerCheckpointV3", pods=True, bare=False)
+_CPU_V3 = _Format("CPUManagerCheckpointV3", bare=False)
 _CPU_DATA = ("CPUManagerCheckpoint", "V4", "V2", "cpu")
 _MEMORY_V1 = _Format("MemoryManagerCheckpointV1")
-_MEMORY_V2 = _Format("MemoryManagerCheckpointV2", pods=True, bare=False)
+_MEMORY_V2 = _Format("MemoryManagerCheckpointV2", bare=False)
 _MEMORY_DATA = ("MemoryManagerCheckpoint", "V3", "V1", "memory")
 
 
@@ -447,19 +434,19 @@ def _memory_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
     return (_Format("MemoryManagerCheckpoint", bare=False),)
 
 
-def _from_fields(
-    text: str, formats: Sequence[_Format], types: Types, dump: Callable[[dict[str, Any], _Format], str]
-) -> tuple[dict[str, Any], _Format]:
+def _from_fields(text: str, formats: Sequence[_Format], types: Types) -> tuple[dict[str, Any], _Format]:
     """Return a checkpoint in the first format that fits. Raises the CheckpointError of the last one."""
     failure = CheckpointError(_CORRUPT)
     for tried in formats:
+        go_type = f"state.{tried.go_type}"
         try:
-            checkpoint = _decoded(text, f"state.{tried.go_type}", types)
+            checkpoint = _decoded(text, go_type, types)
         except CheckpointError as error:
             failure = error
             continue
         written = checkpoint.get("checksum", 0)
-        if (tried.bare and not written) or written == _checksum(dump(checkpoint, tried)):
+        dump = f"(*{re.sub('V[0-9]$', '', go_type)}){_dumped({**checkpoint, 'checksum': 0}, go_type, types)}"
+        if (tried.bare and not written) or written == _checksum(dump):
             return checkpoint, tried
         failure = CheckpointError(_CORRUPT)
     raise failure
@@ -569,94 +556,35 @@ def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
     return checkpoint
 
 
-def _cpu_dump(checkpoint: dict[str, Any], written: _Format) -> str:
-    entries = checkpoint.get("entries")
-    if written.nested and entries is not None:
-        entries = {pod: _dumped_map(containers) for pod, containers in entries.items()}
-    map_type = _NESTED if written.nested else "map[string]string"
-    pods = ""
-    if written.pods:
-        sets = _dumped_values(checkpoint.get("podEntries"), _dumped_cpus)
-        pods = f"PodEntries:(state.PodCPUAssignments){_dumped_map(sets)} "
-    return (
-        f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
-        f"DefaultCPUSet:(string){checkpoint.get('defaultCpuSet', '')} "
-        f"Entries:({map_type}){_dumped_map(entries)} {pods}Checksum:(checksum.Checksum)0}}"
-    )
-
-
-def _dumped_cpus(cpus: frozenset[int]) -> str:
-    elements = " ".join(f"{cpu}:{{}}" for cpu in sorted(cpus))
-    return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}})map[{elements}]}}}}"
-
-
-def _memory_dump(checkpoint: dict[str, Any], written: _Format) -> str:
-    nodes = _dumped_values(checkpoint.get("machineState"), _dumped_node)
-    entries = _dumped_values(
-        checkpoint.get("entries"), lambda containers: _dumped_map(_dumped_values(containers, _dumped_blocks))
-    )
-    pods = ""
-    if written.pods:
-        dumped = _dumped_values(
-            checkpoint.get("podEntries"),
-            lambda pod: f"{{MemoryBlocks:([]state.Block){_dumped_blocks(pod.get('memoryBlocks'))}}}",
+def _dumped(value: Any, go_type: str, types: Types) -> str:
+    """Return a value as go-spew prints it for the kubelet's checksums."""
+    if go_type.startswith("*"):
+        return f"<*>{'<nil>' if value is None else _dumped(value, go_type[1:], types)}"
+    if isinstance(value, frozenset):
+        elements = " ".join(f"{cpu}:{{}}" for cpu in sorted(value))
+        return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}})map[{elements}]}}}}"
+    plain = types.aliases.get(go_type, go_type)
+    if plain in types.structs:
+        fields = (
+            f"{_GO_NAMES.get(name, name[0].upper() + name[1:])}:({_shown_type(name, field_type, types)})"
+            f"{_dumped(value.get(name), field_type, types)}"
+            for name, field_type in types.structs[plain].items()
         )
-        pods = f"PodEntries:(state.PodMemoryAssignments){_dumped_map(dumped)} "
-    return (
-        f"(*state.MemoryManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
-        f"MachineState:(state.NUMANodeMap){_dumped_map(nodes)} "
-        f"Entries:(state.ContainerMemoryAssignments){_dumped_map(entries)} {pods}"
-        "Checksum:(checksum.Checksum)0}"
-    )
-
-
-def _dumped_node(state: Mapping[str, Any] | None) -> str:
-    if state is None:
-        return "<*><nil>"
-    tables = _dumped_values(state.get("memoryMap"), _dumped_table)
-    return (
-        f"<*>{{NumberOfAssignments:(int){state.get('numberOfAssignments', 0)} "
-        f"MemoryMap:(map[v1.ResourceName]*state.MemoryTable){_dumped_map(tables)} "
-        f"Cells:([]int){_dumped_list(state.get('cells'))}}}"
-    )
-
-
-def _dumped_table(table: Mapping[str, Any] | None) -> str:
-    if table is None:
-        return "<*><nil>"
-    return (
-        f"<*>{{TotalMemSize:(uint64){table.get('total', 0)} "
-        f"SystemReserved:(uint64){table.get('systemReserved', 0)} "
-        f"Allocatable:(uint64){table.get('allocatable', 0)} Reserved:(uint64){table.get('reserved', 0)} "
-        f"Free:(uint64){table.get('free', 0)}}}"
-    )
-
-
-def _dumped_blocks(blocks: list[Mapping[str, Any]] | None) -> str:
-    if blocks is None:
+        return f"{{{' '.join(fields)}}}"
+    if not plain.startswith(("map[", "[]")):
+        return str(("" if plain == "string" else 0) if value is None else value)
+    if value is None:
         return "<nil>"
-    dumped = (
-        f"{{NUMAAffinity:([]int){_dumped_list(block.get('numaAffinity'))} "
-        f"Type:(v1.ResourceName){block.get('type', '')} Size:(uint64){block.get('size', 0)}}}"
-        for block in blocks
-    )
-    return f"[{' '.join(dumped)}]"
+    if plain.startswith("[]"):
+        return f"[{' '.join(_dumped(item, plain[2:], types) for item in value)}]"
+    item_type = plain.partition("]")[2]
+    return f"map[{' '.join(f'{key}:{_dumped(value[key], item_type, types)}' for key in sorted(value))}]"
 
 
-def _dumped_values(
-    entries: Mapping[Any, Any] | None, dumped: Callable[[Any], str]
-) -> Mapping[Any, str] | None:
-    return None if entries is None else {key: dumped(value) for key, value in entries.items()}
-
-
-def _dumped_map(entries: Mapping[Any, str] | None) -> str:
-    if entries is None:
-        return "<nil>"
-    return f"map[{' '.join(f'{key}:{entries[key]}' for key in sorted(entries))}]"
-
-
-def _dumped_list(values: list[int] | None) -> str:
-    return "<nil>" if values is None else f"[{' '.join(map(str, values))}]"
+def _shown_type(name: str, go_type: str, types: Types) -> str:
+    if name != "podEntries":
+        return go_type
+    return "state.PodCPUAssignments" if types is _CPU_TYPES else "state.PodMemoryAssignments"
 
 
 def _checksum(dump: str) -> int:
@@ -695,55 +623,42 @@ def _same_machine(
     by_group: bool,
 ) -> bool:
     # A kubelet panics on a null node or table, unless it finds another difference first.
-    if set(written) != set(machine) or not all(map(_is_whole, written.values())):
+    if set(written) != set(machine) or None in written.values():
         return False
-    if expected is None:
-        return all(_same_tables(written[node].get("memoryMap") or {}, machine[node]) for node in written)
-    return all(_same_node(node, written, machine, expected, by_group=by_group) for node in written)
-
-
-def _same_tables(tables: Mapping[str, Mapping[str, Any]], machine: Mapping[str, FreshTable]) -> bool:
-    return set(tables) == set(machine) and all(
-        _same_sizes(tables[name], fresh) for name, fresh in machine.items()
+    tables = {node: state.get("memoryMap") or {} for node, state in written.items()}
+    if not all(_same_sizes(tables[node], machine[node]) for node in written):
+        return False
+    return expected is None or all(
+        _same_node(node, state, tables, expected, by_group=by_group) for node, state in written.items()
     )
 
 
-def _same_sizes(table: Mapping[str, Any], fresh: FreshTable) -> bool:
-    sizes = (table.get("total", 0), table.get("systemReserved", 0), table.get("allocatable", 0))
-    return sizes == (fresh.total, fresh.system_reserved, fresh.allocatable)
-
-
-def _is_whole(state: Mapping[str, Any] | None) -> bool:
-    return state is not None and None not in (state.get("memoryMap") or {}).values()
+def _same_sizes(tables: Mapping[str, Any], machine: Mapping[str, FreshTable]) -> bool:
+    names = ("total", "systemReserved", "allocatable")
+    return None not in tables.values() and machine == {
+        resource: tuple(table.get(name, 0) for name in names) for resource, table in tables.items()
+    }
 
 
 def _same_node(
     node: int,
-    written: Mapping[int, Mapping[str, Any]],
-    machine: Mapping[int, Mapping[str, FreshTable]],
+    state: Mapping[str, Any],
+    tables: Mapping[int, Mapping[str, Any]],
     expected: Mapping[int, _ExpectedNode],
     *,
     by_group: bool,
 ) -> bool:
-    state = written[node]
-    tables = state.get("memoryMap") or {}
-    cells = state.get("cells") or []
+    cells: list[int] = state.get("cells") or []
     if state.get("numberOfAssignments", 0) != expected[node].assignments:
         return False
-    if sorted(cells) != sorted(expected[node].cells) or set(tables) != set(machine[node]):
+    if sorted(cells) != sorted(expected[node].cells):
         return False
-    if not all(
-        cell in written and name in (written[cell].get("memoryMap") or {})
-        for cell in cells
-        for name in tables
-    ):
+    if not all(cell in tables and tables[node].keys() <= tables[cell].keys() for cell in cells):
         return False
-    for name, fresh in machine[node].items():
-        if not _same_sizes(tables[name], fresh):
-            return False
-        compared = cells if by_group else [node]
-        for index, amount in enumerate(("free", "reserved")):
-            written_total = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in compared)
-            if written_total != sum(expected[cell].tables[name][index] for cell in compared):
-                return False
-    return True
+    compared = cells if by_group else [node]
+    return all(
+        sum(tables[cell][resource].get(amount, 0) for cell in compared)
+        == sum(expected[cell].tables[resource][index] for cell in compared)
+        for resource in tables[node]
+        for index, amount in enumerate(("free", "reserved"))
+    )

@@ -9,8 +9,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from numaforge.kubelet_minors.history import first_minor, states_at
-from numaforge.kubelet_minors.tables import ALIASES, FIELDS, LIBRARY_ALIASES, LIBRARY_FIELDS
+from numaforge.kubelet_minors.tables import (
+    ALIASES,
+    FIELDS,
+    LIBRARY_ALIASES,
+    LIBRARY_FIELDS,
+    first_minor,
+    states_at,
+)
 from numaforge.kubelet_minors.values.durations import parse_duration, quoted_in_bytes
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Types, format_number, kind_of
 from numaforge.kubelet_minors.values.gotext import quoted

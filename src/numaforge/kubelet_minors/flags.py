@@ -5,20 +5,19 @@ pkg/util/flag, and github.com/spf13/pflag for the errors.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from numaforge.kubelet_minors.history import state_at
-from numaforge.kubelet_minors.tables import FLAGS, LIBRARY_FLAGS
-from numaforge.kubelet_minors.values.booleans import parse_bool
+from numaforge.kubelet_minors.tables import FLAGS, LIBRARY_FLAGS, state_at
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet_minors.values.durations import DurationError, parse_duration
 from numaforge.kubelet_minors.values.gocsv import read_record
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet_minors.values.numbers import parse_int, parse_uint
+from numaforge.kubelet_minors.values.numbers import parse_bool, parse_int, parse_uint
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.kubelet_paths import KUBECONFIG
@@ -88,12 +87,10 @@ def flag_value(arguments: Sequence[str], name: str) -> str | None:
     A command line that the kubelet rejects is read up to the error.
     """
     value = None
-    try:
+    with suppress(FlagError):
         for flag in _arguments(arguments, LATEST_MINOR):
             if flag.name == name:
                 value = flag.value
-    except FlagError:
-        return value or None
     return value or None
 
 
@@ -235,50 +232,39 @@ def _list(value: str, previous: Any) -> list[str]:
     return [*(previous or []), *(read_record(value) if value else [])]
 
 
+def _pairs(parts: Iterable[str], separator: str, expected: str | None) -> Iterator[tuple[str, str]]:
+    """Yield keys and values. Raises ValueError for a part without the separator, where a form is expected."""
+    for part in filter(None, parts):
+        key, separated, value = part.partition(separator)
+        if expected and not separated:
+            raise ValueError(f"malformed pair, expect {expected}")
+        yield key.strip(), value.strip()
+
+
 def _pair(value: str, previous: Any) -> dict[str, str]:
     if "=" not in value:
         raise ValueError("malformed pair, expect string=string")
-    return _key_values([value], "=", "string=string", previous)
+    return {**(previous or {}), **dict(_pairs([value], "=", None))}
 
 
-def _key_values(parts: Sequence[str], separator: str, expected: str, previous: Any) -> dict[str, str]:
-    pairs = dict(previous or {})
-    for part in filter(None, parts):
-        key, separated, value = part.partition(separator)
-        if not separated:
-            raise ValueError(f"malformed pair, expect {expected}")
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
-def _labels(value: str, previous: Any) -> dict[str, str]:
-    labels = dict(previous or {})
-    for part in filter(None, value.split(",")):
-        key, _, label = part.partition("=")
-        labels[key.strip()] = label.strip()
-    return labels
+def _key_values(value: str, separator: str, expected: str | None, previous: Any) -> dict[str, str]:
+    return {**(previous or {}), **dict(_pairs(value.split(","), separator, expected))}
 
 
 def _headers(value: str, previous: Any) -> dict[str, list[str]]:
     headers = dict(previous or {})
-    for part in filter(None, value.split(",")):
-        key, separated, header = part.partition(":")
-        if not separated:
-            raise ValueError("malformed pair, expect string:string")
-        headers[key.strip()] = [*headers.get(key.strip(), []), header.strip()]
+    for key, header in _pairs(value.split(","), ":", "string:string"):
+        headers[key] = [*headers.get(key, []), header]
     return headers
 
 
 def _gates(value: str, previous: Any) -> dict[str, bool]:
     gates = dict(previous or {})
-    for part in filter(None, value.split(",")):
-        key, separated, text = part.partition("=")
-        if not separated:
-            raise ValueError("malformed pair, expect string=bool")
+    for name, text in _pairs(value.split(","), "=", "string=bool"):
         try:
-            gates[key.strip()] = parse_bool(text.strip())
+            gates[name] = parse_bool(text)
         except ValueError as error:
-            raise ValueError(f"invalid value of {key.strip()}: {text.strip()}, err: {error}") from error
+            raise ValueError(f"invalid value of {name}: {text}, err: {error}") from error
     return gates
 
 
@@ -319,15 +305,13 @@ def _reserved_memory(value: str, previous: Any) -> list[dict[str, Any]]:
                 "the reserved memory has incorrect format, expected "
                 f"numaNodeID:type=quantity[,type=quantity...], got {reservation}"
             )
-        reservations.append({"numaNode": _numa_node(node), "limits": _limits(limits)})
+        try:
+            numa_node = atoi(node)
+        except CpuSetError as error:
+            text = f"failed to convert the NUMA node ID, expected integer, got {node}"
+            raise ValueError(text) from error
+        reservations.append({"numaNode": numa_node, "limits": _limits(limits)})
     return reservations
-
-
-def _numa_node(text: str) -> int:
-    try:
-        return atoi(text)
-    except CpuSetError as error:
-        raise ValueError(f"failed to convert the NUMA node ID, expected integer, got {text}") from error
 
 
 def _limits(text: str) -> dict[str, str]:
@@ -390,12 +374,12 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "quantity": lambda value, _: str(Quantity.parse(value)),
     "library-duration": _library_duration,
     "list": _list,
-    "pairs": lambda value, before: _key_values(value.split(","), "=", "string=string", before),
+    "pairs": lambda value, before: _key_values(value, "=", "string=string", before),
     "pair": _pair,
-    "less-than": lambda value, before: _key_values(value.split(","), "<", "string<string", before),
+    "less-than": lambda value, before: _key_values(value, "<", "string<string", before),
     "gates": _gates,
     "headers": _headers,
-    "labels": _labels,
+    "labels": lambda value, before: _key_values(value, "=", None, before),
     "ip": _ip,
     "modules": _modules,
     "reserved-memory": _reserved_memory,

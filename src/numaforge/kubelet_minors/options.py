@@ -6,11 +6,9 @@ memory_manager.go below pkg/kubelet/cm/memorymanager, and pkg/kubelet/apis/confi
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import NamedTuple
 
-from numaforge.kubelet_minors.history import state_at, states_at
-from numaforge.kubelet_minors.tables import CPU_OPTIONS, TOPOLOGY_OPTIONS
+from numaforge.kubelet_minors.tables import CPU_OPTIONS, TOPOLOGY_OPTIONS, state_at, states_at
 from numaforge.kubelet_minors.versions import KNOWN_MINORS, KubeletVersion
 
 CPU_MANAGER_POLICIES = ("none", "static")
@@ -50,7 +48,7 @@ class OptionState(NamedTuple):
     maturity: Maturity
     gate: str | None
     gate_default: bool
-    kind: str = "bool"
+    kind: str
 
 
 class ForbiddenPair(NamedTuple):
@@ -60,8 +58,6 @@ class ForbiddenPair(NamedTuple):
     second: str
     since_minor: int
 
-
-_INTEGER_OPTIONS = frozenset({MAX_ALLOWABLE_NUMA_NODES})
 
 _FORBIDDEN_PAIRS = (
     ForbiddenPair(FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_CORES, 31),
@@ -85,7 +81,7 @@ def known_versions_of(name: str) -> Mapping[int, Maturity]:
     """Return the maturity of a CPU or topology manager option in each kubelet minor that knows it."""
     history = {**CPU_OPTIONS, **TOPOLOGY_OPTIONS}.get(name)
     states = {minor: state_at(history, minor) for minor in KNOWN_MINORS} if history else {}
-    return MappingProxyType({minor: Maturity(state) for minor, state in states.items() if state})
+    return {minor: Maturity(state) for minor, state in states.items() if state}
 
 
 def forbidden_pairs(version: KubeletVersion) -> tuple[ForbiddenPair, ...]:
@@ -96,17 +92,13 @@ def forbidden_pairs(version: KubeletVersion) -> tuple[ForbiddenPair, ...]:
 def _options_of(
     version: KubeletVersion, histories: Mapping[str, str], gate_prefix: str
 ) -> Mapping[str, OptionState]:
-    states = states_at(histories, version.rules_minor)
-    return MappingProxyType(
-        {name: _option_state(name, Maturity(state), gate_prefix) for name, state in states.items()}
-    )
-
-
-def _option_state(name: str, maturity: Maturity, gate_prefix: str) -> OptionState:
     gates = {
         Maturity.ALPHA: (f"{gate_prefix}AlphaOptions", False),
         Maturity.BETA: (f"{gate_prefix}BetaOptions", True),
         Maturity.STABLE: (None, True),
     }
-    gate, default = gates[maturity]
-    return OptionState(name, maturity, gate, default, "int" if name in _INTEGER_OPTIONS else "bool")
+    options = {}
+    for name, state in states_at(histories, version.rules_minor).items():
+        kind = "int" if name == MAX_ALLOWABLE_NUMA_NODES else "bool"
+        options[name] = OptionState(name, Maturity(state), *gates[Maturity(state)], kind)
+    return options

@@ -13,6 +13,7 @@ capitalized field name; the labels those of k8s.io/kubelet/pkg/apis/well_known_l
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,27 @@ INTERNAL_NAMES: Mapping[str, str] = _LISTS["internal_names"]
 NODE_LABELS: Sequence[str] = _LISTS["node_labels"]
 NAMESPACED_SYSCTLS: Sequence[str] = _LISTS["namespaced_sysctls"]
 CIPHER_SUITES: Sequence[str] = _LISTS["cipher_suites"]
+
+_GONE = "gone"
+
+
+@cache
+def state_at(history: str, minor: int) -> str | None:
+    """Return the state at a minor, or None where there is none."""
+    reached = None
+    for change in history.split(", "):
+        since, _, state = change.partition(" ")
+        if int(since) <= minor:
+            reached = state
+    return None if reached == _GONE else reached
+
+
+def first_minor(history: str) -> int:
+    """Return the minor with which a history begins; the oldest in the tables stands for all older ones."""
+    return int(history.partition(" ")[0])
+
+
+def states_at(histories: Mapping[str, str], minor: int) -> dict[str, str]:
+    """Return the states of a table at a minor, by name."""
+    states = {name: state_at(history, minor) for name, history in histories.items()}
+    return {name: state for name, state in states.items() if state is not None}

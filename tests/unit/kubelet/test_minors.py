@@ -10,7 +10,7 @@ from lab import gobuild, kubelets, minors
 from lab.paths import LAB, REPOSITORY
 from numaforge.kubelet.admission import hint_work
 from numaforge.kubelet_minors import tables
-from numaforge.kubelet_minors.history import state_at, states_at
+from numaforge.kubelet_minors.tables import state_at, states_at
 from numaforge.kubelet_minors.versions import KNOWN_MINORS, LATEST_MINOR, OLDEST_MINOR
 
 

@@ -10,6 +10,14 @@ from typing import NamedTuple
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet_minors.options import (
+    ALIGN_BY_SOCKET,
+    DISTRIBUTE_ACROSS_CORES,
+    DISTRIBUTE_ACROSS_NUMA,
+    FULL_PCPUS_ONLY,
+    PREFER_ALIGN_BY_UNCORE_CACHE,
+    STRICT_CPU_RESERVATION,
+)
 from numaforge.kubelet_minors.versions import LATEST_MINOR
 from numaforge.lib.errors import NumaforgeError
 
@@ -23,6 +31,45 @@ _FIRST_MINOR_OF_COUNTED_SHORTAGES = 29
 
 class AssignmentError(NumaforgeError):
     """The available CPUs cannot serve the request; the message is the kubelet's."""
+
+
+class CpuOptions(NamedTuple):
+    """The static CPU manager policy's options, in the order of `CPU_OPTION_NAMES`."""
+
+    full_pcpus_only: bool = False
+    distribute_across_numa: bool = False
+    distribute_across_cores: bool = False
+    align_by_socket: bool = False
+    strict_reservation: bool = False
+    prefer_align_by_uncore: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, bool]) -> "CpuOptions":
+        """Return the options of a mapping by the kubelet's names."""
+        return cls(*(options.get(name, False) for name in CPU_OPTION_NAMES))
+
+
+CPU_OPTION_NAMES = (
+    FULL_PCPUS_ONLY,
+    DISTRIBUTE_ACROSS_NUMA,
+    DISTRIBUTE_ACROSS_CORES,
+    ALIGN_BY_SOCKET,
+    STRICT_CPU_RESERVATION,
+    PREFER_ALIGN_BY_UNCORE_CACHE,
+)
+
+
+def take(topology: CpuTopology, options: CpuOptions, available: int, count: int, minor: int) -> int:
+    """Return the CPUs that the policy takes under its options (takeByTopology). Raises AssignmentError."""
+    spread = options.distribute_across_cores
+    if options.distribute_across_numa:
+        group = topology.cpus_per_core if options.full_pcpus_only else 1
+        by_socket = options.align_by_socket
+        return take_distributed(
+            topology, available, count, group=group, spread=spread, by_socket=by_socket, minor=minor
+        )
+    align = options.prefer_align_by_uncore
+    return take_packed(topology, available, count, spread=spread, align_uncore=align, minor=minor)
 
 
 def take_packed(

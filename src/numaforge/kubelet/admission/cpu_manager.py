@@ -5,8 +5,8 @@ pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.28 to 1.37.
 
 from collections.abc import Collection
 
-from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.assignment import AssignmentError, take
+from numaforge.kubelet.admission.demand import Demand, why_pool_is_empty
 from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.masks import (
@@ -125,7 +125,7 @@ class CpuManager:
         requested = demand.pod_cpus
         if requested == 0 or not demand.pinned:
             return {}
-        if demand.by_pod and _shared_pool_is_empty(demand) is not None:
+        if demand.by_pod and _why_pool_is_empty(demand) is not None:
             return {CPU: NO_HINTS}
         by_container = self.assignments.get(demand.pod.name, {})
         assigned = 0
@@ -157,7 +157,7 @@ class CpuManager:
         """Allocate one set of CPUs to a pod with pod-level resources, and divide it (AllocatePod)."""
         if demand.pod_cpus == 0:
             return
-        empty = _shared_pool_is_empty(demand)
+        empty = _why_pool_is_empty(demand)
         if empty is not None:
             raise PodRejectedError(EMPTY_POD_SHARED_POOL, empty, CPU)
         self._enforce_smt_alignment(demand.pod_cpus)
@@ -185,14 +185,14 @@ class CpuManager:
 
     def _reserve(self, settings: Settings) -> int:
         """Return the reserved CPUs: the configured set, else those that the policy would take first."""
-        if settings.explicit_reserved_cpus:
-            return settings.explicit_reserved_cpus
+        count = settings.reserved_cpu_count
         try:
-            return self._assign(self.topology.cpus, settings.reserved_cpu_count)
+            return settings.explicit_reserved_cpus or take(
+                self.topology, self.options, self.topology.cpus, count, self._minor
+            )
         except AssignmentError as error:
             raise KubeletConfigError(
-                "[cpumanager] unable to reserve the required amount of CPUs (size of  did not equal "
-                f"{settings.reserved_cpu_count})"
+                f"[cpumanager] unable to reserve the required amount of CPUs (size of  did not equal {count})"
             ) from error
 
     def _reusable_by(self, demand: Demand) -> int:
@@ -240,31 +240,9 @@ class CpuManager:
 
     def _take(self, offered: int, count: int) -> int:
         try:
-            return self._assign(offered, count)
+            return take(self.topology, self.options, offered, count, self._minor)
         except AssignmentError as error:
             raise unexpected(error.message, CPU) from error
-
-    def _assign(self, offered: int, count: int) -> int:
-        spread = self.options.distribute_across_cores
-        if self.options.distribute_across_numa:
-            group = self.topology.cpus_per_core if self.options.full_pcpus_only else 1
-            return take_distributed(
-                self.topology,
-                offered,
-                count,
-                group=group,
-                spread=spread,
-                by_socket=self.options.align_by_socket,
-                minor=self._minor,
-            )
-        return take_packed(
-            self.topology,
-            offered,
-            count,
-            spread=spread,
-            align_uncore=self.options.prefer_align_by_uncore,
-            minor=self._minor,
-        )
 
     def _hints(self, available: int, reusable: int, requested: int) -> Hints:
         """Return a hint for each set of NUMA nodes with enough free CPUs (generateCPUTopologyHints).
@@ -309,21 +287,6 @@ class CpuManager:
         return len(self.topology.sockets_in_numa_nodes(bits(mask))) == sockets
 
 
-def _shared_pool_is_empty(demand: Demand) -> str | None:
-    """Return why no CPUs are left for containers without exclusive ones (validatePodScopeResources)."""
-    exclusive = 0
-    shared = False
-    for container in demand.pod.containers:
-        cpus = demand.cpus[container.name]
-        if container.init and not container.restartable:
-            if cpus == 0 and exclusive >= demand.pod_cpus:
-                return "pod rejected, pod has shared init containers but no cpus available for them"
-            continue
-        shared = shared or cpus == 0
-        exclusive += cpus
-    if shared and exclusive >= demand.pod_cpus:
-        return (
-            "pod rejected, sum of exclusive container cpu requests equals pod budget, "
-            "leaving no cpus for shared containers"
-        )
-    return None
+def _why_pool_is_empty(demand: Demand) -> str | None:
+    cpus = {name: {CPU: count} if count else {} for name, count in demand.cpus.items()}
+    return why_pool_is_empty(demand.pod, {CPU: demand.pod_cpus}, cpus)

@@ -1,10 +1,10 @@
 """What a pod requests from the managers: QoS class, exclusive CPUs and pinned memory by container."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, integer_of
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, aggregate, integer_of
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.kubelet_minors.versions import LATEST_MINOR
 
@@ -72,7 +72,7 @@ class Demand(NamedTuple):
             if pod_memory is not None:
                 pod_memory = {resource: size for resource, size in pod_memory.items() if size > 0}
         else:
-            pod_cpus = _at_any_time(pod, lambda c: {CPU: cpus[c.name]}).get(CPU, 0)
+            pod_cpus = aggregate((c, {CPU: cpus[c.name]}) for c in pod.containers).get(CPU, 0)
             pod_memory = _pod_memory(pod, memory)
         return cls(
             pod=pod,
@@ -141,27 +141,44 @@ def _is_guaranteed(container: Container) -> bool:
     )
 
 
-def _at_any_time(pod: Pod, share: Callable[[Container], Mapping[str, int]]) -> dict[str, int]:
-    """Return the most that the containers hold at once: init containers run first, sidecars throughout."""
-    apps: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.containers:
-        for resource, amount in share(container).items():
-            if not container.init:
-                apps[resource] = apps.get(resource, 0) + amount
-            elif container.restartable:
-                sidecars[resource] = sidecars.get(resource, 0) + amount
-            else:
-                peak[resource] = max(peak.get(resource, 0), sidecars.get(resource, 0) + amount)
-    return {
-        resource: max(amount + sidecars.get(resource, 0), peak.get(resource, 0))
-        for resource, amount in apps.items()
-    }
-
-
 def _pod_memory(pod: Pod, memory: Mapping[str, Mapping[str, int] | None]) -> dict[str, int] | None:
     """Return a pod's memory for the resources of its app containers (getPodRequestedResources)."""
-    if any(sizes is None for sizes in memory.values()):
+    sizes = {name: share for name, share in memory.items() if share is not None}
+    if len(sizes) < len(memory):
         return None
-    return _at_any_time(pod, lambda container: memory[container.name] or {})
+    total = aggregate((container, sizes[container.name]) for container in pod.containers)
+    return {resource: total[resource] for app in pod.app_containers for resource in sizes[app.name]}
+
+
+NOT_WHOLE_BYTES = "[memorymanager] failed to represent quantity as int64"
+
+
+def why_pool_is_empty(
+    pod: Pod, total: Mapping[str, int], shares: Mapping[str, Mapping[str, int] | None]
+) -> str | None:
+    """Return why a pod's `total` leaves nothing to containers without a share (validatePodScopeResources)."""
+    exclusive: dict[str, int] = {}
+    has_shared = False
+
+    def used_up() -> list[str]:
+        short = (resource for resource, size in total.items() if exclusive.get(resource, 0) >= size)
+        return ["cpus" if resource == CPU else resource for resource in short]
+
+    for container in pod.containers:
+        sizes = shares[container.name]
+        if sizes is None:
+            return NOT_WHOLE_BYTES
+        if container.init and not container.restartable:
+            if not sizes and (short := used_up()):
+                return f"pod rejected, pod has shared init containers but no {short[0]} available for them"
+            continue
+        has_shared = has_shared or not sizes
+        for resource, size in sizes.items():
+            exclusive[resource] = exclusive.get(resource, 0) + size
+    if not has_shared or not (short := used_up()):
+        return None
+    requests, pool = ("cpu", "cpus") if short[0] == "cpus" else (short[0], "memory")
+    return (
+        f"pod rejected, sum of exclusive container {requests} requests equals pod budget, "
+        f"leaving no {pool} for shared containers"
+    )

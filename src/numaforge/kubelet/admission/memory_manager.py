@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.kubelet.admission.demand import GUARANTEED, Demand
+from numaforge.kubelet.admission.demand import GUARANTEED, NOT_WHOLE_BYTES, Demand, why_pool_is_empty
 from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import (
@@ -34,7 +34,6 @@ _UINT64 = 2**64
 _FIRST_MINOR_OF_KEPT_GROUPS = 32
 # From this minor on a container that requests no memory is skipped first.
 _FIRST_MINOR_WITHOUT_EMPTY_BLOCKS = 37
-_NOT_WHOLE_BYTES = "[memorymanager] failed to represent quantity as int64"
 
 Sizes = Mapping[str, int]
 
@@ -228,7 +227,7 @@ class MemoryManager:
         sizes = demand.pod_memory
         if demand.qos != GUARANTEED or sizes is None or not demand.pinned:
             return {}
-        if demand.by_pod and _shared_pool_is_empty(demand) is not None:
+        if demand.by_pod and _why_pool_is_empty(demand) is not None:
             return dict.fromkeys(sizes, NO_HINTS)
         if not sizes:
             return {}
@@ -247,14 +246,14 @@ class MemoryManager:
         sizes = demand.memory[container.name]
         if self._minor >= _FIRST_MINOR_WITHOUT_EMPTY_BLOCKS:
             if sizes is None:
-                raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
+                raise unexpected(NOT_WHOLE_BYTES, MEMORY)
             if not sizes:
                 return
         if pinned is not None:
             self._update_reusable(pod, container, pinned)
             return
         if sizes is None:
-            raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
+            raise unexpected(NOT_WHOLE_BYTES, MEMORY)
         numa = self._placement(demand, sizes, hint)
         nodes = ids_of(numa)
         blocks = tuple(MemoryBlock(resource, nodes, size) for resource, size in sizes.items())
@@ -270,7 +269,7 @@ class MemoryManager:
         total = demand.pod_memory
         if demand.qos != GUARANTEED or total is None:
             return
-        empty = _shared_pool_is_empty(demand)
+        empty = _why_pool_is_empty(demand)
         if empty is not None:
             raise PodRejectedError(EMPTY_POD_SHARED_POOL, empty, MEMORY)
         numa = self._placement(demand, total, hint)
@@ -527,30 +526,8 @@ def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResourc
     return {resource: Hints.of(resource_hints) for resource, resource_hints in hints.items()}
 
 
-def _shared_pool_is_empty(demand: Demand) -> str | None:
-    """Return why no memory is left for containers without their own (validatePodScopeResources)."""
-    total = demand.pod_memory or {}
-    exclusive: dict[str, int] = {}
-    shared = False
-    for container in demand.pod.containers:
-        sizes = demand.memory[container.name]
-        if sizes is None:
-            return _NOT_WHOLE_BYTES
-        if container.init and not container.restartable:
-            short = [r for r, size in total.items() if exclusive.get(r, 0) >= size]
-            if not sizes and short:
-                return f"pod rejected, pod has shared init containers but no {short[0]} available for them"
-            continue
-        shared = shared or not sizes
-        for resource, size in sizes.items():
-            exclusive[resource] = exclusive.get(resource, 0) + size
-    short = [r for r, size in total.items() if exclusive.get(r, 0) >= size]
-    if shared and short:
-        return (
-            f"pod rejected, sum of exclusive container {short[0]} requests equals pod budget, "
-            "leaving no memory for shared containers"
-        )
-    return None
+def _why_pool_is_empty(demand: Demand) -> str | None:
+    return why_pool_is_empty(demand.pod, demand.pod_memory or {}, demand.memory)
 
 
 def _shares(demand: Demand, total: Sizes) -> dict[str, dict[str, int]]:

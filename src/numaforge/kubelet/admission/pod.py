@@ -4,7 +4,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.kubelet_minors.values.pages import in_pages, size_of
@@ -22,6 +22,7 @@ _RESOURCE_FIELDS = ("limits", "requests", "claims")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 Quantities = Mapping[str, Fraction]
+Amount = TypeVar("Amount", int, Fraction)
 
 
 class PodError(NumaforgeError):
@@ -221,15 +222,15 @@ def is_extended(resource: str) -> bool:
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
-def aggregate(containers: Iterable[tuple[Container, Quantities]]) -> dict[str, Fraction]:
+def aggregate(containers: Iterable[tuple[Container, Mapping[str, Amount]]]) -> dict[str, Amount]:
     """Return what a pod needs at any one time, given each container's share.
 
     k8s.io/component-helpers/resource/helpers.go, AggregateContainerRequests: the sum over app containers and
     sidecars, or the largest init container plus the sidecars started before it, whichever is more.
     """
-    running: dict[str, Fraction] = {}
-    sidecars: dict[str, Fraction] = {}
-    peak: dict[str, Fraction] = {}
+    running: dict[str, Amount] = {}
+    sidecars: dict[str, Amount] = {}
+    peak: dict[str, Amount] = {}
     for container, quantities in containers:
         if not container.init or container.restartable:
             _add(running, quantities)
@@ -263,12 +264,12 @@ def pod_limits(pod: Pod) -> dict[str, Fraction]:
     return limits
 
 
-def _add(total: dict[str, Fraction], more: Quantities) -> None:
+def _add(total: dict[str, Amount], more: Mapping[str, Amount]) -> None:
     for resource, quantity in more.items():
         total[resource] = total[resource] + quantity if resource in total else quantity
 
 
-def _raise_to(total: dict[str, Fraction], floor: Quantities) -> None:
+def _raise_to(total: dict[str, Amount], floor: Mapping[str, Amount]) -> None:
     for resource, quantity in floor.items():
         if resource not in total or quantity > total[resource]:
             total[resource] = quantity

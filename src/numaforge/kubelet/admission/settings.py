@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from numaforge.kubelet.admission.assignment import CPU_OPTION_NAMES, CpuOptions
 from numaforge.kubelet.admission.demand import Gates
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of, mask_of
@@ -18,19 +19,14 @@ from numaforge.kubelet_minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
     DEFAULT_MAX_NUMA_NODES,
-    DISTRIBUTE_ACROSS_CORES,
-    DISTRIBUTE_ACROSS_NUMA,
-    FULL_PCPUS_ONLY,
     MAX_ALLOWABLE_NUMA_NODES,
     MEMORY_MANAGER_POLICIES,
-    PREFER_ALIGN_BY_UNCORE_CACHE,
     PREFER_CLOSEST_NUMA,
-    STRICT_CPU_RESERVATION,
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
     forbidden_pairs,
 )
-from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.values.numbers import truth
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
@@ -45,17 +41,6 @@ _MEMORY_SIGNAL = "memory.available"
 _DEFAULT_MAX_PODS = 110
 # From this minor on the feature gate SidecarContainers is on, and then gone.
 _FIRST_MINOR_OF_SIDECARS = 29
-
-
-class CpuOptions(NamedTuple):
-    """The static CPU manager policy's options."""
-
-    full_pcpus_only: bool = False
-    distribute_across_numa: bool = False
-    distribute_across_cores: bool = False
-    align_by_socket: bool = False
-    strict_reservation: bool = False
-    prefer_align_by_uncore: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,21 +150,13 @@ def _one_of(config: Mapping[str, Any], key: str, default: str, accepted: tuple[s
 
 
 def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
-    names = {
-        FULL_PCPUS_ONLY: "full_pcpus_only",
-        DISTRIBUTE_ACROSS_NUMA: "distribute_across_numa",
-        DISTRIBUTE_ACROSS_CORES: "distribute_across_cores",
-        ALIGN_BY_SOCKET: "align_by_socket",
-        STRICT_CPU_RESERVATION: "strict_reservation",
-        PREFER_ALIGN_BY_UNCORE_CACHE: "prefer_align_by_uncore",
-    }
     options = config.get("cpuManagerPolicyOptions") or {}
     for option in options:
-        if option not in names:
+        if option not in CPU_OPTION_NAMES:
             raise KubeletConfigError(
                 f'unknown CPU Manager Policy option: "{option}"',
                 where="cpuManagerPolicyOptions",
-                remedy=f"one of {', '.join(sorted(names))}",
+                remedy=f"one of {', '.join(sorted(CPU_OPTION_NAMES))}",
             )
     chosen = {
         option: _boolean(value, f"cpuManagerPolicyOptions.{option}") for option, value in options.items()
@@ -196,7 +173,7 @@ def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
             "option",
             where="cpuManagerPolicyOptions",
         )
-    return CpuOptions(**{names[option]: value for option, value in chosen.items()})
+    return CpuOptions.of(chosen)
 
 
 def _boolean(value: Any, where: str) -> bool:

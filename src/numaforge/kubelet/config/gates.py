@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from numaforge.kubelet_minors.history import state_at, states_at
-from numaforge.kubelet_minors.tables import DEPENDENCIES, GATES
+from numaforge.kubelet_minors.tables import DEPENDENCIES, GATES, state_at, states_at
 from numaforge.kubelet_minors.versions import KNOWN_MINORS, KubeletVersion
 
 # Dependencies between gates are checked from this minor on.

@@ -36,8 +36,7 @@ from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import dotted, fault
 from numaforge.kubelet_minors.flags import FlagError, Flags, override, parse_flags
-from numaforge.kubelet_minors.history import state_at
-from numaforge.kubelet_minors.tables import FLAGS, NODE_LABELS
+from numaforge.kubelet_minors.tables import FLAGS, NODE_LABELS, state_at
 from numaforge.kubelet_minors.values.goyaml import Document, YamlError
 from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet_minors.versions import KNOWN_MINORS, KubeletVersion

@@ -52,12 +52,11 @@ from numaforge.kubelet.startup.tls import tls_fault
 from numaforge.kubelet.startup.traps import find_traps, unread_fields
 from numaforge.kubelet.startup.validation import validate, validate_logging
 from numaforge.kubelet.startup.validation.logs import FIRST_MINOR_CHECKING_FLUSHES
-from numaforge.kubelet_minors.options import PREFER_CLOSEST_NUMA, STRICT_CPU_RESERVATION
-from numaforge.kubelet_minors.values.booleans import truth
+from numaforge.kubelet_minors.options import PREFER_CLOSEST_NUMA
 from numaforge.kubelet_minors.values.cpusets import parse_cpuset
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gotext import quoted
-from numaforge.kubelet_minors.values.numbers import NumberError, parse_int
+from numaforge.kubelet_minors.values.numbers import NumberError, parse_int, truth
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
@@ -219,7 +218,7 @@ class _Start:
         cpu, memory = self.cpu, self.memory
         if CPU_STATE_FILE in state_files and cpu and (cpu.reserved or cpu.policy == "none"):
             path, text = f"{root}/{CPU_STATE_FILE}", state_files[CPU_STATE_FILE]
-            online, strict = frozenset(machine.cpus.places), cpu.options.get(STRICT_CPU_RESERVATION, False)
+            online, strict = frozenset(machine.cpus.places), cpu.options.strict_reservation
             self.cpu_state = self.take(
                 _restored,
                 ("NF301", "cpu", cpu.policy, path),

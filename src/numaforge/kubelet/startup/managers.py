@@ -6,23 +6,18 @@ Sources: NewManager and policy_options.go below pkg/kubelet/cm/topologymanager, 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
-from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
+from numaforge.kubelet.admission.assignment import AssignmentError, CpuOptions, take
 from numaforge.kubelet.admission.machine import MachineInfo
-from numaforge.kubelet.admission.masks import bits
+from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import fresh_memory
 from numaforge.kubelet.checkpoints import FreshTable
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.findings import Fault, fault
 from numaforge.kubelet_minors.options import (
-    ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
-    DISTRIBUTE_ACROSS_CORES,
-    DISTRIBUTE_ACROSS_NUMA,
-    FULL_PCPUS_ONLY,
     MAX_ALLOWABLE_NUMA_NODES,
-    PREFER_ALIGN_BY_UNCORE_CACHE,
     PREFER_CLOSEST_NUMA,
     OptionState,
     cpu_options,
@@ -30,9 +25,9 @@ from numaforge.kubelet_minors.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet_minors.values.booleans import parse_bool
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet_minors.values.gotext import quoted
+from numaforge.kubelet_minors.values.numbers import parse_bool
 from numaforge.kubelet_minors.values.pages import in_pages
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
@@ -54,12 +49,11 @@ class ManagerError(Exception):
         self.fault = fault
 
 
-@dataclass(frozen=True)
-class CpuManagerSetup:
+class CpuManagerSetup(NamedTuple):
     """The CPU manager as configured: `reserved` is empty under policy none."""
 
     policy: str
-    options: Mapping[str, bool] = field(default_factory=dict)
+    options: CpuOptions = CpuOptions()
     reserved: frozenset[int] = frozenset()
 
 
@@ -118,10 +112,16 @@ def set_up_cpu_manager(
         raise ManagerError(fault("NF205", "CPU manager", policy=policy))
     count = _reserved_count(reservation, machine) if reserved is not None else 0
     parsed = _static_options(options, version, gates)
-    _require_compatible(parsed, settings, machine)
+    if parsed.align_by_socket and settings["topologyManagerPolicy"] == "single-numa-node":
+        raise ManagerError(fault("NF210", "single NUMA node"))
+    if parsed.align_by_socket and machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
+        raise ManagerError(fault("NF210", "sockets"))
     if reserved is None:
         return CpuManagerSetup(policy, parsed)
-    chosen = reserved or _reserve_by_count(machine, count, parsed, version)
+    try:
+        chosen = reserved or ids_of(take(machine.cpus, parsed, machine.cpus.cpus, count, version.rules_minor))
+    except AssignmentError:
+        chosen = frozenset()
     if len(chosen) != count:
         most = machine.cpus.num_cpus
         raise ManagerError(fault("NF213", chosen=format_cpulist(chosen), count=count, most=most))
@@ -219,7 +219,7 @@ def _reserved_count(reservation: Mapping[str, Quantity], machine: MachineInfo) -
 
 def _static_options(
     options: Mapping[str, str], version: KubeletVersion, gates: Mapping[str, bool]
-) -> dict[str, bool]:
+) -> CpuOptions:
     parsed = {}
     try:
         for name, text in sorted(options.items()):
@@ -232,50 +232,7 @@ def _static_options(
     for pair in forbidden_pairs(version):
         if parsed.get(pair.first) and parsed.get(pair.second):
             raise ManagerError(fault("NF209", first=pair.first, second=pair.second))
-    return parsed
-
-
-def _require_compatible(
-    options: Mapping[str, bool], settings: Mapping[str, Any], machine: MachineInfo
-) -> None:
-    if not options.get(ALIGN_BY_SOCKET):
-        return
-    if settings["topologyManagerPolicy"] == "single-numa-node":
-        raise ManagerError(fault("NF210", "single NUMA node"))
-    if machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
-        raise ManagerError(fault("NF210", "sockets"))
-
-
-def _reserve_by_count(
-    machine: MachineInfo, count: int, options: Mapping[str, bool], version: KubeletVersion
-) -> frozenset[int]:
-    """Return the CPUs that the static policy reserves for a count, chosen under its own options."""
-    spread = options.get(DISTRIBUTE_ACROSS_CORES, False)
-    try:
-        if options.get(DISTRIBUTE_ACROSS_NUMA):
-            group = machine.cpus.cpus_per_core if options.get(FULL_PCPUS_ONLY) else 1
-            chosen = take_distributed(
-                machine.cpus,
-                machine.cpus.cpus,
-                count,
-                group=group,
-                spread=spread,
-                by_socket=options.get(ALIGN_BY_SOCKET, False),
-                minor=version.rules_minor,
-            )
-        else:
-            align = options.get(PREFER_ALIGN_BY_UNCORE_CACHE, False)
-            chosen = take_packed(
-                machine.cpus,
-                machine.cpus.cpus,
-                count,
-                spread=spread,
-                align_uncore=align,
-                minor=version.rules_minor,
-            )
-    except AssignmentError:
-        return frozenset()
-    return frozenset(bits(chosen))
+    return CpuOptions.of(parsed)
 
 
 def shares_of(total: Quantity, machine: MachineInfo) -> list[tuple[int, str]]:

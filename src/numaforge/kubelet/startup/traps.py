@@ -21,9 +21,8 @@ from numaforge.kubelet.startup.cgroups import needed_cgroups
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet_minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet_minors.flags import flag_called
-from numaforge.kubelet_minors.history import state_at
 from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
-from numaforge.kubelet_minors.tables import EVICTION_HARD, GATES, REMOVALS
+from numaforge.kubelet_minors.tables import EVICTION_HARD, GATES, REMOVALS, state_at
 from numaforge.kubelet_minors.values.durations import parse_duration
 from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet_minors.values.gotext import quoted
@@ -90,7 +89,7 @@ def find_traps(
         findings += _cpu_traps(configuration, topology, cpu)
         findings += _pods_as_units(configuration, version)
         findings += _endless_reconciling(configuration)
-        if cpu_state is not None and cpu.options.get(FULL_PCPUS_ONLY):
+        if cpu_state is not None and cpu.options.full_pcpus_only:
             findings += _held_halves(configuration, topology, version, cpu_state)
     if memory is not None and memory.policy == "Static":
         findings += _oversized_reservations(configuration, memory)
@@ -320,7 +319,7 @@ def _uneven_threads(
     at_risk = _in_part(kubelet_cores, cpu.reserved)
     if len(sizes) < 2:
         return
-    if cpu.options.get(FULL_PCPUS_ONLY):
+    if cpu.options.full_pcpus_only:
         per_core = sum(len(core.cpus) for core in kubelet_cores) // len(kubelet_cores)
         shown = " or ".join(map(str, sorted(sizes)))
         yield configuration.places.finding(fault("NF525", sizes=shown, per_core=per_core))
@@ -340,7 +339,7 @@ def _partial_cores(
     yield configuration.places.finding(
         fault(
             "NF506",
-            FULL_PCPUS_ONLY if cpu.options.get(FULL_PCPUS_ONLY) else "main",
+            FULL_PCPUS_ONLY if cpu.options.full_pcpus_only else "main",
             path=path,
             cores=counted(len(partial), "core is", "cores are"),
             siblings=cpus_named(siblings),

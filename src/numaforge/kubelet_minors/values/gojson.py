@@ -277,9 +277,7 @@ def plain_number(value: float) -> float:
 def parse_json(text: str) -> Json:
     """Parse JSON as Go's json.Unmarshal does. Raises GoJsonError with Go's message for malformed JSON."""
     parser = _Parser(text)
-    error = parser.document()
-    if error:
-        raise GoJsonError(error, ())
+    parser.document()
     return Json(parser.root[0], parser.lines, tuple(parser.duplicates), tuple(parser.overwritten))
 
 
@@ -307,82 +305,86 @@ class _Parser:
         self.duplicates: list[tuple[Path, int]] = []
         self.overwritten: list[tuple[Path, Any]] = []
         self._open: list[_Open] = []
-        self._read: Any = None
         self._line, self._counted = 1, 0
 
-    def document(self) -> str | None:
-        """Parse the whole text, and return the error, if any."""
-        error = self._value()
-        while not error and self._open:
-            error = self._step()
-        if error:
-            return error
-        following = self._next()
-        return None if following is None else self._invalid(following, "after top-level value")
+    def document(self) -> None:
+        """Parse the whole text. Raises GoJsonError."""
+        self._value()
+        while self._open:
+            self._step()
+        if following := self._next():
+            raise self._invalid(following, "after top-level value")
 
-    def _next(self) -> str | None:
+    def _next(self) -> str:
+        """Return the next character behind blanks, empty at the end."""
         while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
             self.at += 1
-        return self.text[self.at] if self.at < len(self.text) else None
+        return self.text[self.at : self.at + 1]
 
-    def _value(self) -> str | None:
-        first = self._next()
-        if first is None:
-            return self._END
-        start = self.at
+    def _expected(self) -> str:
+        if character := self._next():
+            return character
+        raise GoJsonError(self._END, ())
+
+    def _value(self) -> None:
+        first, start = self._expected(), self.at
         if first in "{[":
             self.at += 1
             values: Any = {} if first == "{" else []
             self._open.append(_Open(values, self._put(values)))
-            return "exceeded max depth" if len(self._open) > _DEEPEST else None
-        error = self._scalar(first)
-        if not error:
-            self._put(self._read if first == '"' else _scalar_of(self.text[start : self.at]))
-        return error
+            if len(self._open) > _DEEPEST:
+                raise GoJsonError("exceeded max depth", ())
+        elif first == '"':
+            self._put(self._string())
+        else:
+            self._scalar(first)
+            self._put(_scalar_of(self.text[start : self.at]))
 
-    def _scalar(self, first: str) -> str | None:
-        if first == '"':
-            return self._string()
+    def _scalar(self, first: str) -> None:
         if first == "-" or first in _DIGITS:
-            return self._number()
-        for word in ("true", "false", "null"):
-            if first == word[0]:
-                return self._literal(word)
-        return self._invalid(first, "looking for beginning of value")
+            self._number()
+            return
+        word = next((word for word in _LITERALS if first == word[0]), None)
+        if word is None:
+            raise self._invalid(first, "looking for beginning of value")
+        for letter in word[1:]:
+            self.at += 1
+            character = self.text[self.at : self.at + 1] or " "
+            if character != letter:
+                expecting = f"in literal {word} (expecting {_quoted_character(letter)})"
+                raise self._invalid(character, expecting)
+        self.at += 1
 
-    def _step(self) -> str | None:
+    def _step(self) -> None:
         """Parse the end or the next member of the innermost open object or array."""
         holder = self._open[-1]
         is_object = isinstance(holder.values, dict)
-        character = self._next()
-        if character is None:
-            return self._END
+        character = self._expected()
         if character == ("}" if is_object else "]"):
             if holder.wants_more:
-                return self._invalid(
-                    character, "looking for beginning of " + ("object key string" if is_object else "value")
-                )
+                wanted = "object key string" if is_object else "value"
+                raise self._invalid(character, f"looking for beginning of {wanted}")
             self.at += 1
             self._open.pop()
-            return None
-        if not holder.is_empty and not holder.wants_more:
+        elif not holder.is_empty and not holder.wants_more:
             if character != ",":
-                return self._invalid(
-                    character, f"after {'object key:value pair' if is_object else 'array element'}"
-                )
+                context = "object key:value pair" if is_object else "array element"
+                raise self._invalid(character, f"after {context}")
             self.at += 1
             holder.wants_more = True
-            return None
-        holder.is_empty = holder.wants_more = False
-        return self._member() if is_object else self._value()
+        else:
+            holder.is_empty = holder.wants_more = False
+            if is_object:
+                self._key(character)
+            self._value()
 
-    def _member(self) -> str | None:
-        first = self._next()
+    def _key(self, first: str) -> None:
         if first != '"':
-            return self._invalid(first or "", "looking for beginning of object key string")
-        error = self._string()
-        self._open[-1].key = self._read
-        return error or self._expect(":", "after object key") or self._value()
+            raise self._invalid(first, "looking for beginning of object key string")
+        self._open[-1].key = self._string()
+        if (character := self._expected()) != ":":
+            raise self._invalid(character, "after object key")
+        self.at += 1
 
     def _put(self, value: Any) -> Path:
         """Store a value in the innermost open object or array, and return its path."""
@@ -415,16 +417,7 @@ class _Parser:
         self._counted = self.at
         return self._line
 
-    def _expect(self, expected: str, context: str) -> str | None:
-        character = self._next()
-        if character is None:
-            return self._END
-        if character != expected:
-            return self._invalid(character, context)
-        self.at += 1
-        return None
-
-    def _string(self) -> str | None:
+    def _string(self) -> str:
         """Parse a string; a lone surrogate becomes the replacement character."""
         self.at += 1
         parts = []
@@ -433,82 +426,55 @@ class _Parser:
             assert plain is not None  # noqa: S101
             parts.append(plain[0])
             self.at = plain.end()
-            if self.at >= len(self.text):
-                return self._END
-            character = self.text[self.at]
+            character = self.text[self.at : self.at + 1]
+            if not character:
+                raise GoJsonError(self._END, ())
+            self.at += 1
             if character == '"':
-                self.at += 1
-                self._read = _LONE_SURROGATE.sub("\ufffd", _without_pairs("".join(parts)))
-                return None
+                return _LONE_SURROGATE.sub("\ufffd", _without_pairs("".join(parts)))
             if character != "\\":
-                return self._invalid(character, "in string literal")
-            error = self._escape(parts)
-            if error:
-                return error
+                raise self._invalid(character, "in string literal")
+            parts.append(self._escape())
 
-    def _escape(self, parts: list[str]) -> str | None:
-        self.at += 1
+    def _escape(self) -> str:
         letter = self.text[self.at : self.at + 1]
         self.at += 1
-        if not letter:
-            return self._invalid(" ", "in string escape code")
-        if letter in _ESCAPES:
-            parts.append(_ESCAPES[letter])
-            return None
+        if letter and letter in _ESCAPES:
+            return _ESCAPES[letter]
         if letter != "u":
-            return self._invalid(letter, "in string escape code")
+            raise self._invalid(letter or " ", "in string escape code")
         for position in range(self.at, self.at + 4):
-            digit = self.text[position : position + 1]
-            if not digit:
-                return self._invalid(" ", "in \\u hexadecimal character escape")
+            digit = self.text[position : position + 1] or " "
             if digit not in _HEXADECIMAL:
-                return self._invalid(digit, "in \\u hexadecimal character escape")
-        parts.append(chr(int(self.text[self.at : self.at + 4], 16)))
+                raise self._invalid(digit, "in \\u hexadecimal character escape")
         self.at += 4
-        return None
+        return chr(int(self.text[self.at - 4 : self.at], 16))
 
-    def _number(self) -> str | None:
+    def _number(self) -> None:
         self._skip("-")
         if not self._skip("0"):
-            error = self._digits("in numeric literal")
-            if error:
-                return error
+            self._digits("in numeric literal")
         if self._skip("."):
-            error = self._digits("after decimal point in numeric literal")
-            if error:
-                return error
+            self._digits("after decimal point in numeric literal")
         if self._skip("eE"):
             self._skip("+-")
-            return self._digits("in exponent of numeric literal")
-        return None
+            self._digits("in exponent of numeric literal")
 
-    def _digits(self, context: str) -> str | None:
+    def _digits(self, context: str) -> None:
         # Where the text ends within a number or word, Go appends a blank.
         character = self.text[self.at : self.at + 1] or " "
         if character not in _DIGITS:
-            return self._invalid(character, context)
+            raise self._invalid(character, context)
         while self._skip(_DIGITS):
             pass
-        return None
 
     def _skip(self, characters: str) -> bool:
         skipped = self.at < len(self.text) and self.text[self.at] in characters
         self.at += skipped
         return skipped
 
-    def _literal(self, word: str) -> str | None:
-        for index, letter in enumerate(word[1:], start=1):
-            self.at += 1
-            character = self.text[self.at : self.at + 1] or " "
-            if character != letter:
-                return self._invalid(
-                    character, f"in literal {word} (expecting {_quoted_character(word[index])})"
-                )
-        self.at += 1
-        return None
-
-    def _invalid(self, character: str, context: str) -> str:
-        return f"invalid character {_quoted_character(character)} {context}"
+    def _invalid(self, character: str, context: str) -> GoJsonError:
+        return GoJsonError(f"invalid character {_quoted_character(character)} {context}", ())
 
 
 def _quoted_character(character: str) -> str:

@@ -1,6 +1,6 @@
-"""Numbers as Go parses them from text.
+"""Numbers and booleans as Go parses them from text: files, flags and policy options.
 
-Source: ParseInt, ParseUint, Atoi and ParseFloat in Go's strconv package.
+Source: ParseInt, ParseUint, Atoi, ParseFloat and ParseBool in Go's strconv package.
 """
 
 import re
@@ -18,6 +18,10 @@ _FLOAT = re.compile(
     r"\.[0-9a-fA-F][0-9a-fA-F_]*)"
     r"[pP][+-]?[0-9][0-9_]*)"
 )
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
 _LONE_UNDERSCORE = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
 
 
@@ -119,3 +123,15 @@ def _rounded_hexadecimal(plain: str) -> float:
         return float32(float.fromhex(plain))
     except OverflowError:
         return inf
+
+
+def parse_bool(text: str) -> bool:
+    """Parse a boolean. Raises ValueError with Go's message."""
+    if text not in _BOOLEANS:
+        raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
+    return _BOOLEANS[text]
+
+
+def truth(text: object) -> bool | None:
+    """Return the value of a boolean, None where the text is not one."""
+    return _BOOLEANS.get(str(text))
