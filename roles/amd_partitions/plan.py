@@ -138,7 +138,7 @@ def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
     """Return why a GPU cannot have the requested modes, or is not known to; None where it can."""
     if gpu.device.lower() in VIRTUAL_FUNCTIONS:
         return "a virtual function: its modes are set on its host"
-    cut, model = gpu.partition, MODELS_BY_DEVICE.get(gpu.device.lower())
+    cut, model = gpu.partition, _model(gpu)
     if cut is None:
         if gpu.driver != "amdgpu":
             return f"{_called(gpu, model)}: amdgpu is not its driver, so its modes are unknown"
@@ -231,7 +231,7 @@ def _decisions(
     choice, wish = profile.choice("amd_partitions.gpus"), profile.amd_partitions
     alike: dict[tuple[str, str], list[int]] = {}
     for index, one in planned.items():
-        model = MODELS_BY_DEVICE.get(gpus[index].device.lower())
+        model = _model(gpus[index])
         is_described = model and one.compute and one.memory
         why = f"{choice}; {model.describe(one.compute, one.memory)}" if model and is_described else choice
         alike.setdefault((one.modes, why), []).append(index)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from numaforge.lib.errors import PlanError
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.runtime import CRIO, crio_minor, runtime_unit
 from numaforge.roles.crio.section import Ask
@@ -58,22 +58,20 @@ def plan_pod_tuning(
 
     Raises PlanError where CRI-O and numaforge would set the same value: the last one would win.
     """
-    wish = profile.pod_tuning
+    wish, reasons = profile.pod_tuning, Reasons()
     if not wish.allow:
-        return Reasoned(PodTuningPlan())
-    lacks = _lacks(machine)
-    if lacks:
-        return Reasoned(PodTuningPlan(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
+        return reasons.of(PodTuningPlan())
+    if lacks := _lacks(machine):
+        reasons.notice("no-pod-tuning", f"{lacks}: {FIELD} is left out")
+        return reasons.of(PodTuningPlan())
     _refuse_two_masters(profile)
     without = dict(_without(machine))
     allowed = tuple(name for name in get_args(Ask) if name in wish.allow and name not in without)
-    notices = [
-        Notice("no-such-pod-tuning", f"{without[name]}: pods may not ask for {name}")
-        for name in wish.allow
-        if name in without
-    ]
+    for name in wish.allow:
+        if name in without:
+            reasons.notice("no-such-pod-tuning", f"{without[name]}: pods may not ask for {name}")
     if not allowed:
-        return Reasoned(PodTuningPlan(), notices=tuple(notices))
+        return reasons.of(PodTuningPlan())
     debian = bool(machine.userland and machine.userland.package_manager == "apt")
     plan = PodTuningPlan(
         annotations=tuple(ANNOTATIONS[name] for name in allowed),
@@ -82,17 +80,16 @@ def plan_pod_tuning(
     )
     policy = kubelet.settings.get("cpuManagerPolicy") if kubelet else "static"
     if policy != "static":
-        notices.append(
-            Notice(
-                "pod-tuning-without-own-cpus",
-                "without cpuManagerPolicy static no pod has CPUs to itself, and CRI-O does nothing for it",
-            )
+        reasons.notice(
+            "pod-tuning-without-own-cpus",
+            "without cpuManagerPolicy static no pod has CPUs to itself, and CRI-O does nothing for it",
         )
     reason = (
         f"{profile.choice(FIELD)}, for Guaranteed pods with whole CPUs and the runtime class "
         f"{wish.runtime_class} alone (crio.conf(5), allowed_annotations)"
     )
-    return Reasoned(plan, (Decision(FIELD, ", ".join(allowed), reason),), tuple(notices))
+    reasons.decide(FIELD, ", ".join(allowed), reason)
+    return reasons.of(plan)
 
 
 def runtime_class(plan: NodePlan) -> dict[str, Any]:

@@ -28,7 +28,11 @@ def check_config(config: DevicePluginConfig) -> tuple[Finding, ...]:
 
 def check_answers(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
     """Return what keeps the plugin from starting on a machine as it is, however its GPUs are cut."""
-    return (*_lost(config, machine), *_imex(config, machine))
+    refusal = lost(machine, config.flags.mig_strategy)
+    return (
+        *((FINDINGS.finding("gpu-lost", index=refusal[0], line=refusal[1]),) if refusal else ()),
+        *_imex(config, machine),
+    )
 
 
 def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
@@ -125,11 +129,6 @@ def _too_long(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Fin
                 most=most_replicas(devices),
                 way="mps" if config.sharing.mps else "timeSlicing",
             )
-
-
-def _lost(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
-    if refusal := lost(machine, config.flags.mig_strategy):
-        yield FINDINGS.finding("gpu-lost", index=refusal[0], line=refusal[1])
 
 
 def _imex(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:

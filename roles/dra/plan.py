@@ -17,7 +17,7 @@ from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Notice, Reasoned, Reasons
 from numaforge.machine.topology.model import CpuSet, NodeTopology, Package
 from numaforge.machine.topology.runtime import CONTAINERD, CRIO, MICROK8S_CONTAINERD, crio_minor, runtime_unit
 from numaforge.roles.kubelet.engine import by_claims
@@ -68,37 +68,32 @@ def plan_dra(
     Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, for settings of a driver
     that is not used, and for a machine on which the CPU driver cannot work.
     """
-    wish = profile.dra
+    wish, reasons, driver = profile.dra, Reasons(), None
     cpus = by_claims(profile.kubelet) and kubelet is not None
     if not by_claims(profile.kubelet):
         _refuse_words_of_no_effect(profile)
         _refuse_static_cpus_beside_the_driver(machine, kubelet)
     if not cpus and wish.gpus != "claims":
-        return Reasoned(None)
-    decisions: list[Decision] = []
-    notices: list[Notice] = []
-    driver = None
+        return reasons.of(None)
     if cpus:
         _refuse_wide_cores(machine)
-        notices += _runtime_notices(machine)
-        notices += _mode_notices(profile)
+        reasons.notices += _runtime_notices(machine)
+        reasons.notices += _mode_notices(profile)
         driver = CpuDriverPlan(
             wish.cpu_device_mode or "grouped", wish.cpu_group_by or "numanode", format_cpulist(reserved)
         )
         _refuse_a_driver_without_cpus(machine, driver)
-        decisions += _cpu_decisions(profile, driver)
+        _decide_cpus(profile, driver, reasons)
     if wish.gpus == "claims":
-        decisions.append(Decision("dra.gpus", "claims", profile.choice("dra.gpus")))
-        notices += _gpu_notices(version, kubelet)
+        reasons.decide("dra.gpus", "claims", profile.choice("dra.gpus"))
+        reasons.notices += _gpu_notices(version, kubelet)
     elif cpus and machine.gpus:
-        notices.append(
-            Notice(
-                "gpus-by-device-plugin",
-                "the device plugin has the GPUs and the CPU driver the CPUs: no one holds a pod's GPUs and "
-                "CPUs together. `dra.gpus: claims` lets a claim ask for both by their PCIe root",
-            )
+        reasons.notice(
+            "gpus-by-device-plugin",
+            "the device plugin has the GPUs and the CPU driver the CPUs: no one holds a pod's GPUs and CPUs "
+            "together. `dra.gpus: claims` lets a claim ask for both by their PCIe root",
         )
-    return Reasoned(DraPlan(driver, wish.gpus == "claims"), tuple(decisions), tuple(notices))
+    return reasons.of(DraPlan(driver, wish.gpus == "claims"))
 
 
 def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
@@ -194,15 +189,15 @@ def _mode_notices(profile: NodeProfile) -> Iterator[Notice]:
         )
 
 
-def _cpu_decisions(profile: NodeProfile, driver: CpuDriverPlan) -> Iterator[Decision]:
+def _decide_cpus(profile: NodeProfile, driver: CpuDriverPlan, reasons: Reasons) -> None:
     decisions = {
         "cpu_device_mode": (driver.device_mode, "one device for each group, so that a slice stays small"),
         "cpu_group_by": (driver.group_by, "the CPUs of a claim are on one NUMA node"),
     }
     for name, (value, reason) in decisions.items():
         chosen = getattr(profile.dra, name) is not None
-        yield Decision(f"dra.{name}", value, profile.choice(f"dra.{name}") if chosen else reason)
-    yield Decision(
+        reasons.decide(f"dra.{name}", value, profile.choice(f"dra.{name}") if chosen else reason)
+    reasons.decide(
         "dra.reserved_cpus",
         driver.reserved_cpus or "none",
         "the kubelet's own, which the driver cannot ask for (kubernetes-sigs/dra-driver-cpu#8)",

@@ -15,7 +15,7 @@ from numaforge.findings.gpudirect.access_control import (
 from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
 from numaforge.lib.codec import ByName
 from numaforge.lib.errors import PlanError
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.machine.topology.model import NodeTopology
 
 if TYPE_CHECKING:
@@ -47,41 +47,42 @@ def plan_access_control(
     Bridges that are right without a parameter get none. Raises PlanError for a setting that makes no
     difference on ConnectX-8 Direct.
     """
-    wish = profile.rdma.gpudirect.acs
+    wish, reasons = profile.rdma.gpudirect.acs, Reasons()
     if wish == "keep":
-        return Reasoned(AcsPlan())
+        return reasons.of(AcsPlan())
     where = on_metal(machine)
     if not where.applies:
-        return _left_alone(Notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set"))
+        reasons.notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set")
+        return reasons.of(AcsPlan())
     required = required_control(machine, _VIRTUAL[wish])
     if required.layout is Layout.DIRECT_NIC and wish != "correct":
         raise PlanError(
             f"{wish} makes no difference with ConnectX-8 Direct", where=_SUBJECT, remedy="set correct or keep"
         )
     if required.unknown:
-        return _as_before(earlier, required.unknown)
+        before = earlier.acs if earlier else AcsPlan()
+        consequence = "what the earlier plan set stays" if before.masks else "nothing is set"
+        reasons.notice("acs-unknown", f"{_SUBJECT}: {required.unknown}; {consequence}")
+        return reasons.of(before)
     plan = _plan(machine, required)
     is_set = "config_acs=" in (machine.kernel_cmdline or "")
     if not plan.masks or not (is_set or misconfigured(machine, required)):
-        return Reasoned(AcsPlan(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
+        reasons.decide(_SUBJECT, "as it is", "no bridge needs another value")
+        return reasons.of(AcsPlan())
     if not _kernel_has_it(machine):
-        return _left_alone(
-            Notice(
-                "acs-kernel", f"{_SUBJECT}: Linux {machine.kernel} does not know pci=config_acs= (6.11 does)"
-            )
+        reasons.notice(
+            "acs-kernel", f"{_SUBJECT}: Linux {machine.kernel} does not know pci=config_acs= (6.11 does)"
         )
-    reason = f"{required.layout}{_for_whom(required)}: {profile.choice(_SUBJECT, f'the profile says {wish}')}"
-    return Reasoned(
-        plan,
-        (Decision(_SUBJECT, config_acs(plan), reason),),
-        (
-            Notice(
-                "acs-addresses",
-                f"pci=config_acs= names {len(plan.masks)} bridges by PCI address: another card or slot may "
-                "renumber them. Plan again after such a change; the proof compares their ids too",
-            ),
-        ),
+        return reasons.of(AcsPlan())
+    for_whom = {None: "", True: ", for guests", False: ", bare metal"}[required.virtual]
+    choice = profile.choice(_SUBJECT, f"the profile says {wish}")
+    reasons.decide(_SUBJECT, config_acs(plan), f"{required.layout}{for_whom}: {choice}")
+    reasons.notice(
+        "acs-addresses",
+        f"pci=config_acs= names {len(plan.masks)} bridges by PCI address: another card or slot may renumber "
+        "them. Plan again after such a change; the proof compares their ids too",
     )
+    return reasons.of(plan)
 
 
 def config_acs(plan: AcsPlan) -> str:
@@ -97,22 +98,7 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
     return AcsPlan(masks=dict(sorted(masks.items())), bridges=dict(sorted(ids.items())))
 
 
-def _as_before(previous: NodePlan | None, unknown: str) -> Reasoned[AcsPlan]:
-    """Keep what an earlier plan set while the required masks are unknown."""
-    earlier = previous.acs if previous else AcsPlan()
-    consequence = "what the earlier plan set stays" if earlier.masks else "nothing is set"
-    return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {consequence}"),))
-
-
 def _kernel_has_it(topology: NodeTopology) -> bool:
     """Whether the kernel knows config_acs: by its own types, which show a backport, else by its version."""
     by_types = topology.peer_memory.config_acs
     return (kernel_version(topology) or (0, 0)) >= CONFIG_ACS_KERNEL if by_types is None else by_types
-
-
-def _for_whom(required: Required) -> str:
-    return "" if required.virtual is None else ", for guests" if required.virtual else ", bare metal"
-
-
-def _left_alone(notice: Notice) -> Reasoned[AcsPlan]:
-    return Reasoned(AcsPlan(), notices=(notice,))

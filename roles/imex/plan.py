@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from numaforge.lib.errors import PlanError
-from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology, NvidiaInstall
+    from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.profile import NodeProfile
 
 SUBJECT = "imex.mode"
+_TWO_DAEMONS = (
+    "nvidia-imex.service is enabled, and the DRA driver for ComputeDomains starts a daemon of its own, which "
+    "is never ready beside it: set imex.mode driver-managed, or host-managed (NG310)"
+)
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,12 @@ def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]
 
     Raises PlanError for a host without nvidia-imex, and where the DRA driver would run a second daemon.
     """
-    wish, install = profile.imex, machine.nvidia_install
+    wish, install, reasons = profile.imex, machine.nvidia_install, Reasons()
     if wish.mode is None:
-        return Reasoned(ImexPlan(), notices=_two_daemons(install))
+        starts = install is not None and install.imex_service == "enabled" and install.imex_commands is False
+        if install and install.compute_domains and starts:
+            reasons.notice("imex-two-daemons", _TWO_DAEMONS)
+        return reasons.of(ImexPlan())
     looked = install is not None and install.compute_domains is not None
     if looked and install is not None and install.imex_service is None:
         raise PlanError(
@@ -50,20 +57,7 @@ def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]
             remedy="set driver-managed, or host-managed, with the DRA driver's gate HostManagedIMEXDaemon",
         )
     plan = ImexPlan(wish.mode, wish.nodes, wish.socket if wish.mode == "host-managed" else None)
-    decisions = [Decision(SUBJECT, wish.mode, profile.choice(SUBJECT))]
+    reasons.decide(SUBJECT, wish.mode, profile.choice(SUBJECT))
     if plan.nodes:
-        decisions.append(Decision("imex.nodes", ", ".join(plan.nodes), profile.choice("imex.nodes")))
-    return Reasoned(plan, tuple(decisions))
-
-
-def _two_daemons(install: NvidiaInstall | None) -> tuple[Notice, ...]:
-    """Return a notice of a host's daemon that starts beside those of ComputeDomains."""
-    if install is None or not install.compute_domains or install.imex_service != "enabled":
-        return ()
-    if install.imex_commands is not False:
-        return ()
-    text = (
-        "nvidia-imex.service is enabled, and the DRA driver for ComputeDomains starts a daemon of its own, "
-        "which is never ready beside it: set imex.mode driver-managed, or host-managed (NG310)"
-    )
-    return (Notice("imex-two-daemons", text),)
+        reasons.decide("imex.nodes", ", ".join(plan.nodes), profile.choice("imex.nodes"))
+    return reasons.of(plan)

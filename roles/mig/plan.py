@@ -52,7 +52,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     exits = plan.managed_by != "dra-driver" and check_strategy(plan.strategy, as_cut(topology, plan))
     if exits:  # the device plugin would, and says why
         raise PlanError(sentence(exits), where="mig.strategy", remedy=exits.remedy)
-    notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver_notice(topology, plan))
+    notices = (*_notices(machine, plan), *_notices_of_others(topology, plan, waiting))
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
 
 
@@ -183,16 +183,15 @@ def _notices(machine: MachineMigPlan, plan: MigPlan) -> Iterator[Notice]:
         )
 
 
-def _waiting(waiting: Sequence[GpuMigPlan]) -> Iterator[Notice]:
+def _notices_of_others(
+    topology: NodeTopology, plan: MigPlan, waiting: Sequence[GpuMigPlan]
+) -> Iterator[Notice]:
     if waiting:
         yield Notice(
             "reboot-pending",
             f"the MIG mode of GPU {format_cpulist([one.index for one in waiting])} waits for a reboot of "
             "this virtual machine, and maintenance.reboot is never: they stay as they are",
         )
-
-
-def _dra_driver_notice(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice]:
     install = topology.nvidia_install
     if install is not None and install.gpu_claims and plan.gpus and plan.managed_by != "dra-driver":
         yield Notice(

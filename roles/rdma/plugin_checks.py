@@ -30,14 +30,16 @@ def check_config(config: PluginConfig) -> tuple[Finding, ...]:
             "rdma-config-refused", remedy=_REMEDIES[field], where=where, message=message
         )
         return (finding, *_unknown(config))
-    return (*_unknown(config), *_interval(config), *(f for pool in config.pools for f in _pool(pool)))
+    never = (FINDINGS.finding("rdma-never-updated"),) if config.interval == 0 else ()
+    return (*_unknown(config), *never, *(finding for pool in config.pools for finding in _pool(pool)))
 
 
 def check_machine(config: PluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
     """Return the findings for a configuration, which the plugin accepts, on a machine."""
     functions = tuple(plugin_functions(machine).values())
+    netns = (FINDINGS.finding("rdma-netns-exclusive"),) if machine.rdma_netns == "exclusive" else ()
     return (
-        *_netns(machine),
+        *netns,
         *_refused_devices(machine),
         *(finding for pool in config.pools for finding in _selection(pool, functions, machine)),
         *_overlaps(config, functions),
@@ -57,11 +59,6 @@ def _unknown(config: PluginConfig) -> Iterator[Finding]:
         near = get_close_matches(path.rpartition(".")[2], known_keys, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known_keys)}"
         yield FINDINGS.finding("rdma-key-unknown", path=path, remedy=remedy)
-
-
-def _interval(config: PluginConfig) -> Iterator[Finding]:
-    if config.interval == 0:
-        yield FINDINGS.finding("rdma-never-updated")
 
 
 def _pool(pool: PoolConfig) -> Iterator[Finding]:
@@ -104,11 +101,6 @@ def _never_matches(selector: str, text: str) -> str | None:
     if selector in ("ifNames", "drivers") and any(letter in text for letter in "*?[ /"):
         return "write each name in full"
     return None
-
-
-def _netns(machine: NodeTopology) -> Iterator[Finding]:
-    if machine.rdma_netns == "exclusive":
-        yield FINDINGS.finding("rdma-netns-exclusive")
 
 
 def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:

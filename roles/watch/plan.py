@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet_minors.flags import kubeconfig_path, registered_name
-from numaforge.lib.reasons import Decision, Reasoned
+from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.roles.watch.section import DIRECTORY
 
 if TYPE_CHECKING:
@@ -56,14 +56,12 @@ def plan_watch(machine: NodeTopology, profile: NodeProfile) -> Reasoned[WatchPla
         node=None if name == (machine.hostname or "").lower() else name,
         gpus=tuple(WatchedGpu(gpu.pci_address, gpu.uuid, gpu.numa_node) for gpu in machine.gpus),
     )
-    decisions = [Decision("watch.directory", plan.directory, _directory_reason(profile))]
+    reasons = Reasons()
+    usual = "where node_exporter's textfile collector usually reads"
+    reasons.decide(
+        "watch.directory", plan.directory, profile.choice("watch.directory") if wish.directory else usual
+    )
     if plan.kubeconfig:
         reason = "the kubelet's own login may write the conditions of its Node alone"
-        decisions.append(Decision("watch.condition", plan.kubeconfig, reason))
-    return Reasoned(plan, tuple(decisions))
-
-
-def _directory_reason(profile: NodeProfile) -> str:
-    if profile.watch.directory:
-        return profile.choice("watch.directory")
-    return "where node_exporter's textfile collector usually reads"
+        reasons.decide("watch.condition", plan.kubeconfig, reason)
+    return reasons.of(plan)

@@ -205,7 +205,9 @@ def _make(on: Host, recipe: Recipe) -> None:
     ask = partial(reached, on, seconds=_SECONDS)
     present = read_found(ask(_look(recipe)))
     if missing := recipe.missing(present):
-        ask(_script("install_packages", *(_apts(name, recipe.wish.packages[name]) for name in missing)))
+        versions = recipe.wish.packages
+        wanted = (name if versions[name] == "*" else f"{name}={versions[name]}" for name in missing)
+        ask(_script("install_packages", *wanted))
     if unheld := recipe.unheld(present):
         ask(_script("hold_packages", *unheld))
     present = read_found(ask(_look(recipe)))
@@ -289,10 +291,6 @@ def best_python(present: FoundImage) -> tuple[str, str, str]:
         where=f"{KEY}: packages",
         remedy="name one: python3, python3.11 on Ubuntu 22.04, python3.12 on RHEL 9",
     )
-
-
-def _apts(name: str, version: str) -> str:
-    return name if version == "*" else f"{name}={version}"
 
 
 def _look(recipe: Recipe) -> str:

@@ -4,7 +4,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ def _below(root: Path, path: Path) -> Path:
 def _first(settings: BootSettings, root: Path, sources: tuple[Source, ...]) -> NamedProfile:
     profiles = {file.stem: file for file in sorted((root / PROFILES).glob("*.yaml"))}
     for source in sources:
-        if choice := _named_by(source, settings, root):
+        if choice := _READERS[source](settings, root):
             profile, by = choice
             return NamedProfile(load_profile(profile, where=by, images=profiles), by)
     if settings.profile:
@@ -89,19 +89,7 @@ _Named = tuple[str | Path | dict[str, Any], str]
 """A profile's name, file or document, and its source in words."""
 
 
-def _named_by(source: Source, settings: BootSettings, root: Path) -> _Named | None:
-    match source:
-        case "kernel":
-            return _of_kernel(root)
-        case "file":
-            return _of_file(root)
-        case "firmware":
-            return _of_firmware(root)
-        case "drive":
-            return _of_drive(str(settings.drive), settings.wait_seconds, root)
-
-
-def _of_kernel(root: Path) -> _Named | None:
+def _of_kernel(_: BootSettings, root: Path) -> _Named | None:
     try:
         words = (root / "proc/cmdline").read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -110,20 +98,21 @@ def _of_kernel(root: Path) -> _Named | None:
     return (choices[-1], f"kernel parameter {PARAMETER}") if choices else None
 
 
-def _of_file(root: Path) -> _Named | None:
+def _of_file(_: BootSettings, root: Path) -> _Named | None:
     file = root / WRITTEN
     return (file, f"/{WRITTEN}") if file.exists() else None
 
 
-def _of_drive(drive: str, wait_seconds: int, root: Path) -> _Named | None:
+def _of_drive(settings: BootSettings, root: Path) -> _Named | None:
+    drive = str(settings.drive)
     device = root / drive.lstrip("/")
-    deadline = time.monotonic() + wait_seconds
+    deadline = time.monotonic() + settings.wait_seconds
     while not device.is_block_device():
         if device.exists():
             raise ProfileError("is not a block device", where=str(device))
         if time.monotonic() > deadline:
             raise ProfileError(
-                f"is not there after {wait_seconds} s",
+                f"is not there after {settings.wait_seconds} s",
                 where=str(device),
                 remedy=f"attach it, or take drive out of {SETTINGS}: nothing else names the profile instead",
             )
@@ -205,7 +194,7 @@ def _mounted(device: Path) -> Iterator[Path]:
             subprocess.run(["umount", folder], check=True, timeout=_MOUNT_SECONDS)
 
 
-def _of_firmware(root: Path) -> _Named | None:
+def _of_firmware(_: BootSettings, root: Path) -> _Named | None:
     """Read the OEM strings (SMBIOS type 11): they follow the formatted part, each ending with a NUL."""
     for entry in sorted((root / _OEM_STRINGS).glob("11-*/raw")):
         try:
@@ -217,3 +206,11 @@ def _of_firmware(root: Path) -> _Named | None:
         if choices:
             return choices[0], f"OEM string {PARAMETER} of the firmware"
     return None
+
+
+_READERS: Mapping[Source, Callable[[BootSettings, Path], _Named | None]] = {
+    "kernel": _of_kernel,
+    "file": _of_file,
+    "drive": _of_drive,
+    "firmware": _of_firmware,
+}

@@ -4,15 +4,13 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubelet_login
 from numaforge.image.first_boot.stamp import ISSUE, RUN, BootRecord, Inputs
-from numaforge.image.first_boot.trial import keep_once_reached
+from numaforge.image.first_boot.trial import Tell, keep_once_reached
 from numaforge.kubelet_minors.flags import kubeconfig_path, registered_name
 from numaforge.lib.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.lib.given import read_text
@@ -27,7 +25,6 @@ _PAUSE_SECONDS = 2.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FAILED = "Failed: local: "  # pytest, and this host's name
 _HELD = "the kubelet is not started: "
-Tell = Callable[[str], object]
 
 
 def report(
@@ -42,8 +39,9 @@ def report(
     notice = read_text(ISSUE).strip().removeprefix("numaforge: ") if ISSUE.exists() else ""
     notice = notice.replace("\\\\", "\\")  # as agetty shows it
     is_held = notice.startswith(_HELD)
-    if is_held and _is_another_machines():
-        return None
+    here, was = Inputs.saved(RUN), Inputs.saved()
+    if is_held and here and was and here.is_in_other_hardware(was):
+        return None  # the login is that of the machine in which this disk was planned
     machine = read_topology(from_local())
     flags = machine.kubelet.flags if machine.kubelet else ()
     kubeconfig = kubeconfig or Path(kubeconfig_path(flags))
@@ -79,12 +77,6 @@ def report(
     )
     _set_condition(login, name, answer, is_held=is_held)
     return answer
-
-
-def _is_another_machines() -> bool:
-    """Whether the login is that of the machine in which this disk was planned."""
-    here, was = Inputs.saved(RUN), Inputs.saved()
-    return here is not None and was is not None and here.is_in_other_hardware(was)
 
 
 def _until_joined(login: KubeletLogin, name: str, boot_id: str, say_line: Tell, deadline: float) -> None:
@@ -134,7 +126,8 @@ def _shortcomings(say_line: Tell) -> str:
 
 def _set_condition(login: KubeletLogin, name: str, answer: SelfPlanned, *, is_held: bool) -> None:
     checked_at, status = answer.checked_at, "True" if answer.verified else "False"
-    earlier = _condition(login.node(name))
+    conditions = (login.node(name).get("status") or {}).get("conditions") or ()
+    earlier = next((condition for condition in conditions if condition.get("type") == CONDITION), {})
     condition = {
         "type": CONDITION,
         "status": status,
@@ -147,8 +140,3 @@ def _set_condition(login: KubeletLogin, name: str, answer: SelfPlanned, *, is_he
     }
     login.annotate(name, {ANNOTATION: json.dumps(asdict(answer))})
     login.set_condition(name, condition)
-
-
-def _condition(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == CONDITION), {})

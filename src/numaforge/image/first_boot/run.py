@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +32,7 @@ from numaforge.image.first_boot.stamp import (
 from numaforge.image.first_boot.trial import (
     BY_NODE,
     BY_PERSON,
+    Tell,
     ask,
     conclude,
     follow,
@@ -64,7 +64,6 @@ _BOOTS_WITH_IT = frozenset({"docker", "podman", "containerd"})  # engines start 
 _PAUSE_SECONDS = 1.0
 _START_SECONDS = 300  # its disk is cold at a boot, and everything else starts as well
 _GOOD_FOR_SECONDS = 600  # from the look at the node to its change, with a rehearsal of both configurations
-Tell = Callable[[str], object]
 
 
 class Change(NamedTuple):

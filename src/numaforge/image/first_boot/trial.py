@@ -108,7 +108,8 @@ def conclude(trial: BootRecord, status: Status) -> int:
         accept(trial)
         return 1
     # A power cut is not the plan's fault; a crash of the kernel is, and comes again.
-    broken_off = status.result.outcome == "rolled-back" and not _is_blamed(trial)
+    is_blamed = Path(TRANSACTIONS, trial.transaction, "blamed").exists()  # `blame` in transaction.sh
+    broken_off = status.result.outcome == "rolled-back" and not is_blamed
     if broken_off and trial.attempt < MOST_ATTEMPTS:
         forget(TRIAL)
         return trial.attempt + 1
@@ -123,11 +124,6 @@ def not_tried_again(profile: str, what: str, reason: str) -> str:
         f"the plan of profile {profile} {what}, and is not tried again before one of its inputs changes, or "
         f"with `numaforge boot --replan` ({reason})"
     )
-
-
-def _is_blamed(trial: BootRecord) -> bool:
-    """Whether the node found the plan to be at fault (`blame` in transaction.sh)."""
-    return Path(TRANSACTIONS, trial.transaction, "blamed").exists()
 
 
 def await_renewal(login: KubeletLogin, name: str, deadline: float) -> None:
