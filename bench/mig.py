@@ -15,7 +15,7 @@ from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
-from numaforge.roles.mig.advice import forget
+from numaforge.roles.mig.geometry import forget
 from numaforge.roles.mig.plan import as_cut, plan_mig
 from tests.fixtures.machines import dgx_h100
 

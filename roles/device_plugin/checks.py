@@ -10,8 +10,14 @@ from numaforge.findings import Finding
 from numaforge.findings.finding import Catalogue
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.roles.device_plugin.advertised import lost, refused, unshared
-from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes, most_replicas
+from numaforge.roles.device_plugin.advertised import (
+    MOST_BYTES,
+    announced_bytes,
+    lost,
+    most_replicas,
+    refused,
+    unshared,
+)
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 
 if TYPE_CHECKING:

@@ -1,13 +1,22 @@
 """The GPUs of a machine as NVML lists them, and the MIG devices of each."""
 
 from dataclasses import replace
+from itertools import count
 
 from numaforge.machine.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology
 from numaforge.machine.topology.slices import mig_devices
-from numaforge.machine.topology.vendors import listed_by_nvml
-from numaforge.roles.mig.choice import nvidia_gpus
+from numaforge.machine.topology.vendors import NVIDIA, listed_by_nvml
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import known_model
+
+
+def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
+    """Return NVIDIA's GPUs by NVML's index; GPUs without one get the unused numbers, in PCI order."""
+    gpus = sorted((gpu for gpu in topology.gpus if gpu.vendor == NVIDIA), key=lambda gpu: gpu.pci_address)
+    indexed = {gpu.index: gpu for gpu in gpus if gpu.index is not None}
+    free_numbers = (number for number in count() if number not in indexed)
+    unindexed = {next(free_numbers): gpu for gpu in gpus if gpu.index is None}
+    return dict(sorted({**indexed, **unindexed}.items()))
 
 
 def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from numaforge.roles.mig.advice import Collision, explain
-from numaforge.roles.mig.geometry import place
+from numaforge.roles.mig.geometry import Collision, explain, place
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel
 

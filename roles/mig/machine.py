@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
@@ -13,22 +13,51 @@ from numaforge.machine.topology.gpu_models import is_coherent
 from numaforge.machine.topology.memory_mode import DRIVER
 from numaforge.machine.topology.model import Gpu, GpuInstance, NodeTopology
 from numaforge.machine.topology.vendors import listed_by_nvml
-from numaforge.roles.mig.advice import Collision
-from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
-from numaforge.roles.mig.devices import as_instance
+from numaforge.roles.mig.devices import as_instance, nvidia_gpus
 from numaforge.roles.mig.difference import NOTHING, Difference, LiveInstance, difference
-from numaforge.roles.mig.models import UNKNOWN, MigModel, known_model, mode_needs_boot, model_of, own_name
+from numaforge.roles.mig.geometry import Collision
+from numaforge.roles.mig.models import (
+    UNKNOWN,
+    MigModel,
+    known_model,
+    mode_needs_boot,
+    model_named,
+    model_of,
+    own_name,
+)
 from numaforge.roles.mig.names import parse_profile_name
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.roles.modules.gpu_memory import MIG_UNDER_DRIVER, mode_now
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.mig.mig_parted import MigConfigEntry
+    from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
+    from numaforge.roles.mig.section import MigGpus
 
 _ON, _OFF = "enabled", "disabled"
 _WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"
 _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
+
+
+@dataclass(frozen=True)
+class GpuWish:
+    """The wanted mode of one GPU, and counts or starts by profile name; `where` is the entry's place.
+
+    `of_mig_parted`: the names come from a file that mig-parted may read, too.
+    """
+
+    where: str
+    mode: str  # "enabled", "disabled"
+    counts: Mapping[str, int | str] = field(default_factory=dict)
+    starts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    of_mig_parted: bool = False
+
+
+class Wishes(NamedTuple):
+    """The wishes by GPU index, with notices about how they were matched."""
+
+    by_index: Mapping[int, GpuWish]
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -284,3 +313,114 @@ def _notices(plan: GpuMigPlan) -> Iterator[str]:
         yield mode_change(plan)
     if model.doubt:
         yield f"not confirmed: {model.doubt}"
+
+
+# ---- which GPUs the entries of a mig-parted config or of a profile name ----
+
+
+def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:
+    """Return the wishes of a mig-parted config.
+
+    Raises PlanError for a config that matches no GPU, an index that the machine does not have, and a GPU
+    named by two entries.
+    """
+    wishes: dict[int, GpuWish] = {}
+    notices: list[Notice] = []
+    for number, entry in enumerate(entries):
+        where = f"mig-configs.{config}[{number}]"
+        indices = gpus if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
+        filters = entry.device_filter
+        matched = [i for i in indices if not filters or any(_passes(gpus[i], one) for one in filters)]
+        mode = "enabled" if entry.mig_enabled else "disabled"
+        _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}, of_mig_parted=True))
+        notices += _entry_notices(entry, where, [gpus[index] for index in matched])
+    if not wishes:
+        raise PlanError(
+            "matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_listing(gpus)
+        )
+    return Wishes(wishes, tuple(notices))
+
+
+def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wishes:
+    """Return the wishes of a profile's short form.
+
+    Raises PlanError for a GPU or a model that the machine does not have, and for a GPU named by two entries.
+    """
+    wishes: dict[int, GpuWish] = {}
+    for number, entry in enumerate(entries):
+        where = f"mig.gpus[{number}]"
+        wish = GpuWish(where, entry.mode or "enabled", entry.devices or {}, entry.placements or {})
+        _add(wishes, _named_indices(gpus, entry, where), wish)
+    if entries and not wishes:
+        return Wishes(
+            {}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),)
+        )
+    return Wishes(wishes)
+
+
+def _add(wishes: dict[int, GpuWish], indices: Sequence[int], wish: GpuWish) -> None:
+    for index in indices:
+        if index in wishes:
+            raise PlanError(
+                f"GPU {index} is named by {wishes[index].where} already",
+                where=wish.where,
+                remedy="name each GPU in one entry",
+            )
+        wishes[index] = wish
+
+
+def _named_indices(gpus: Mapping[int, Gpu], entry: MigGpus, where: str) -> Sequence[int]:
+    if entry.indices is not None:
+        return _with_indices(gpus, entry.indices, f"{where}.indices")
+    if entry.uuids is not None:
+        return _with_uuids(gpus, entry.uuids, f"{where}.uuids")
+    if entry.model is None:
+        return [*gpus]
+    try:
+        wished_model = model_named(entry.model)
+    except PlanError as error:
+        raise error.at(f"{where}.model") from error
+    models = {index: known_model(gpu) for index, gpu in gpus.items()}
+    indices = [index for index, model in models.items() if model and model.key == wished_model.key]
+    if not indices:
+        raise PlanError(f"no GPU is a {wished_model.key}", where=f"{where}.model", remedy=_listing(gpus))
+    return indices
+
+
+def _with_indices(gpus: Mapping[int, Gpu], indices: Sequence[int], where: str) -> Sequence[int]:
+    absent = [index for index in indices if index not in gpus]
+    if absent:
+        hint = f"its GPUs are {', '.join(map(str, gpus))}" if gpus else _listing(gpus)
+        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=hint)
+    return indices
+
+
+def _with_uuids(gpus: Mapping[int, Gpu], uuids: Sequence[str], where: str) -> Sequence[int]:
+    by_uuid = {gpu.uuid: index for index, gpu in gpus.items() if gpu.uuid}
+    absent = [uuid for uuid in uuids if uuid not in by_uuid]
+    if absent:
+        hint = f"its GPUs are {', '.join(by_uuid)}" if by_uuid else "the UUIDs of its GPUs are not known"
+        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=hint)
+    return [by_uuid[uuid] for uuid in uuids]
+
+
+def _passes(gpu: Gpu, pci_filter: DeviceFilter) -> bool:
+    """Return whether a GPU has the PCI ids of a filter; unknown subsystem ids match."""
+    if (gpu.vendor.lower(), gpu.device.lower()) != (pci_filter.vendor, pci_filter.device):
+        return False
+    vendor, _, device = (gpu.subsystem or "").lower().partition(":")
+    return not pci_filter.subsystem or not gpu.subsystem or pci_filter.subsystem == device + vendor
+
+
+def _entry_notices(entry: MigConfigEntry, where: str, matched: Sequence[Gpu]) -> Iterator[Notice]:
+    if not matched:
+        yield Notice("mig-entry-unmatched", f"{where} matches no GPU of this machine")
+    elif any(one.subsystem for one in entry.device_filter) and any(not one.subsystem for one in matched):
+        yield Notice(
+            "mig-subsystem", f"{where}: the subsystem ids of GPUs are not known, so they are not compared"
+        )
+
+
+def _listing(gpus: Mapping[int, Gpu]) -> str:
+    ids = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus.values()}))
+    return f"its GPUs are {ids}" if ids else "it has no NVIDIA GPU"

@@ -10,9 +10,8 @@ from typing import Any
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.vendors import NVIDIA
-from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.devices import mig_device_names, nvidia_gpus, nvml_gpus
 from numaforge.roles.mig.instance import MigPlan
-from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.models import known_model
 from numaforge.roles.mig.plan import as_cut
 

@@ -16,7 +16,6 @@ from numaforge.machine.topology.nics import DEFAULT_ROUTE as EVERYTHING
 from numaforge.machine.topology.rails import distance_to_device, rails
 from numaforge.machine.topology.vendors import only_amd
 from numaforge.roles.rdma import environment as env
-from numaforge.roles.rdma.libraries_section import DEFAULT_ROUTE, Libraries
 from numaforge.roles.rdma.nccl_conf import plan_conf
 from numaforge.roles.rdma.nccl_topology import plan_hidden_switches
 from numaforge.roles.rdma.planned import (
@@ -27,6 +26,7 @@ from numaforge.roles.rdma.planned import (
     HiddenSwitch,
     LibrariesPlan,
 )
+from numaforge.roles.rdma.section import DEFAULT_ROUTE, Libraries
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile

@@ -12,7 +12,7 @@ import yaml
 from numaforge.lib.errors import PlanError
 from numaforge.lib.kubelet_paths import ROOT_DIR
 from numaforge.lib.kubernetes_objects import Manifest, config_map, metadata
-from numaforge.roles.rdma.plugin_config import plugin_text
+from numaforge.roles.rdma.shared_plugin import plugin_text
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

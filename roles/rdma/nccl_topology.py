@@ -17,7 +17,7 @@ from numaforge.machine.topology.model import Gpu, NodeTopology, PciLink, RdmaDev
 from numaforge.roles.rdma.planned import HiddenSwitch
 
 if TYPE_CHECKING:
-    from numaforge.roles.rdma.libraries_section import Libraries
+    from numaforge.roles.rdma.section import Libraries
 
 _WHERE = "rdma.libraries.pcie_switches"
 _MOST_SWITCHES = 32  # devices of one PCI bus

@@ -8,9 +8,17 @@ from numaforge.findings import Finding
 from numaforge.findings.finding import Catalogue
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.roles.rdma.plugin_config import PluginConfig, PoolConfig, refusal
-from numaforge.roles.rdma.pool_functions import SELECTORS, PluginFunction, lacking, plugin_functions, selected
-from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
+from numaforge.roles.rdma.section import LONGEST_PREFIX, PREFIX
+from numaforge.roles.rdma.shared_plugin import (
+    SELECTORS,
+    PluginConfig,
+    PluginFunction,
+    PoolConfig,
+    lacking,
+    plugin_functions,
+    refusal,
+    selected,
+)
 
 FINDINGS = Catalogue(Path(__file__).with_name("findings.json"))
 _REMEDIES = {

@@ -15,7 +15,8 @@ from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import Rail, rails
 from numaforge.roles.modules.plan import netns_asked
 from numaforge.roles.rdma.planned import RdmaPool
-from numaforge.roles.rdma.pool_functions import (
+from numaforge.roles.rdma.section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
+from numaforge.roles.rdma.shared_plugin import (
     PluginFunction,
     address_of,
     lacking,
@@ -23,7 +24,6 @@ from numaforge.roles.rdma.pool_functions import (
     plugin_functions,
     selected,
 )
-from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile

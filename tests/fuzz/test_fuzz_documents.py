@@ -23,7 +23,7 @@ from numaforge.report.svg import draw
 from numaforge.report.tables import topology_tables
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.mig_parted import parse_config
-from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
+from numaforge.roles.rdma.shared_plugin import parse_plugin_config, refusal
 from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import STATE, read_state
 from numaforge.rollout.names import NODE

@@ -3,8 +3,7 @@
 from typing import Any
 
 from numaforge.lib.errors import PlanError
-from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
-from numaforge.roles.rdma.pool_functions import PluginFunction, selected
+from numaforge.roles.rdma.shared_plugin import PluginFunction, parse_plugin_config, refusal, selected
 
 
 def answer(config: str, functions: list[dict[str, str]]) -> dict[str, Any]:

@@ -42,8 +42,7 @@ def cmdline(file: str, builder: str, output: str) -> int:
       numaforge image cmdline image.yaml
       numaforge image cmdline --for mkosi image.yaml
     """
-    from numaforge.image.machines import plans_of, shared_parameters
-    from numaforge.image.wish import read_image
+    from numaforge.image.wish import plans_of, read_image, shared_parameters
 
     plans = plans_of(read_image(file))
     if not plans:

@@ -77,7 +77,7 @@ def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
       numaforge mig explain 10de:2330 3g.40gb 1g.10gb=4
     """
     from numaforge.report import mig as report
-    from numaforge.roles.mig.advice import explain as reasons
+    from numaforge.roles.mig.geometry import explain as reasons
     from numaforge.roles.mig.geometry import place
     from numaforge.roles.mig.models import model_named
     from numaforge.roles.mig.request import parse_counts, wanted_instances

@@ -162,7 +162,7 @@ def check(file: str, machine: str | None, node: AsPlanned, key: str | None, outp
     from numaforge.planning.as_planned import machine_as_planned
     from numaforge.report.findings import has_errors, plugin_document, plugin_lines
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
-    from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
+    from numaforge.roles.rdma.shared_plugin import parse_plugin_config, refusal
 
     read = parse_plugin_config(*read_wrapped(file, key, _is_configuration))
     findings, counts = check_config(read), None

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from numaforge.lib.reasons import Notice
 from numaforge.lib.section import Section
-from numaforge.roles.rdma.pools_section import PciId
+from numaforge.roles.rdma.section import PciId
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology

@@ -24,8 +24,7 @@ from numaforge.roles.kubelet.section import Kubelet
 from numaforge.roles.memory.section import Memory
 from numaforge.roles.mig.section import Mig
 from numaforge.roles.modules.section import Modules
-from numaforge.roles.rdma.host_section import NicQueues
-from numaforge.roles.rdma.section import Rdma
+from numaforge.roles.rdma.section import NicQueues, Rdma
 from numaforge.roles.reboot.section import Maintenance
 from numaforge.roles.watch.section import Watch
 

@@ -24,8 +24,7 @@ from numaforge.report.slices import (
     unit_width,
     within,
 )
-from numaforge.roles.mig.advice import Collision
-from numaforge.roles.mig.geometry import counted_names
+from numaforge.roles.mig.geometry import Collision, counted_names
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
 from numaforge.roles.mig.models import MigModel, known_model

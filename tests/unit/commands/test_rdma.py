@@ -8,7 +8,7 @@ import yaml
 
 from numaforge.cli import run
 from numaforge.machine.topology.document import to_document
-from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
+from numaforge.roles.rdma.shared_plugin import parse_plugin_config, refusal
 from tests.fixtures.machines import dgx_h100
 from tests.fixtures.tables import cases
 

@@ -11,7 +11,7 @@ from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import render_plan
-from numaforge.roles.rdma.host import plan_rdma_host
+from numaforge.roles.rdma.plan import plan_rdma_host
 from numaforge.roles.rdma.planned import RdmaGate, RdmaHostPlan
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet, lab_node
 

@@ -19,8 +19,16 @@ from numaforge.image.bake.manifest import BOM, Installed, RootKubelet, bill, man
 from numaforge.image.first_boot.hardware import MACHINES, written
 from numaforge.image.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.image.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
-from numaforge.image.machines import CMDLINE, cmdline_text, machines_of, plans_of, profile_files
-from numaforge.image.wish import KEY, Image, read_image
+from numaforge.image.wish import (
+    CMDLINE,
+    KEY,
+    Image,
+    cmdline_text,
+    machines_of,
+    plans_of,
+    profile_files,
+    read_image,
+)
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError
 from numaforge.lib.file_content import WRITTEN_BELOW

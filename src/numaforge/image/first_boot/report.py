@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from numaforge.image.first_boot.kubelet_login import KubeletLogin, kubelet_login
 from numaforge.image.first_boot.stamp import ISSUE, RUN, BootRecord, Inputs
@@ -127,7 +128,7 @@ def _shortcomings(say_line: Tell) -> str:
 def _set_condition(login: KubeletLogin, name: str, answer: SelfPlanned, *, is_held: bool) -> None:
     checked_at, status = answer.checked_at, "True" if answer.verified else "False"
     conditions = (login.node(name).get("status") or {}).get("conditions") or ()
-    earlier = next((condition for condition in conditions if condition.get("type") == CONDITION), {})
+    earlier: dict[str, Any] = next((one for one in conditions if one.get("type") == CONDITION), {})
     condition = {
         "type": CONDITION,
         "status": status,

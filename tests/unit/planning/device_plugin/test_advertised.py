@@ -8,8 +8,13 @@ from numaforge.kubelet.admission.device_manager import Device
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE, mig_resource
 from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
-from numaforge.roles.device_plugin.advertised import advertised, refused
-from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes, most_replicas
+from numaforge.roles.device_plugin.advertised import (
+    MOST_BYTES,
+    advertised,
+    announced_bytes,
+    most_replicas,
+    refused,
+)
 from numaforge.roles.device_plugin.checks import check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus

@@ -14,8 +14,8 @@ from numaforge.planning.profiles import load_profile
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.device_plugin.manifests import device_plugin_config_map, device_plugin_text
 from numaforge.roles.device_plugin.plan import plan_device_plugin
+from numaforge.roles.mig.devices import nvidia_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
-from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.plan import as_cut
 from tests.fixtures.machines import dgx_h100
 from tests.fixtures.plans import notices, planned, refusal

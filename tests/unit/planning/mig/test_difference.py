@@ -1,7 +1,7 @@
 """A change destroys as few GPU instances as can be, and none that is in use."""
 
-from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.difference import Difference, LiveInstance, difference
+from numaforge.roles.mig.geometry import Collision
 from numaforge.roles.mig.models import model_named, profile_of
 from numaforge.roles.mig.request import parse_counts, wanted_instances
 from tests.fixtures.tables import cases, tables

@@ -5,8 +5,7 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from numaforge.roles.mig.advice import explain
-from numaforge.roles.mig.geometry import counted_names, place
+from numaforge.roles.mig.geometry import counted_names, explain, place
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
 from numaforge.roles.mig.request import parse_counts, wanted_instances

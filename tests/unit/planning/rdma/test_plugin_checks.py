@@ -8,8 +8,8 @@ import pytest
 from numaforge.findings import Severity
 from numaforge.planning.profile import NodeProfile
 from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
-from numaforge.roles.rdma.plugin_config import PluginConfig, parse_plugin_config, plugin_text
 from numaforge.roles.rdma.pools import plan_pools
+from numaforge.roles.rdma.shared_plugin import PluginConfig, parse_plugin_config, plugin_text
 from tests.fixtures.machines import dgx_h100, hgx_a100
 from tests.fixtures.tables import tables
 

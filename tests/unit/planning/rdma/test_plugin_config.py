@@ -7,7 +7,7 @@ import pytest
 
 from numaforge.lib.errors import PlanError
 from numaforge.roles.rdma.planned import RdmaPool
-from numaforge.roles.rdma.plugin_config import parse_plugin_config, plugin_text, refusal
+from numaforge.roles.rdma.shared_plugin import parse_plugin_config, plugin_text, refusal
 from tests.oracle.rdma_answers import answer, comparable
 
 RECORD = json.loads((Path(__file__).parent / "plugin_answers.json").read_text(encoding="utf-8"))

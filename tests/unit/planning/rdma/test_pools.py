@@ -12,8 +12,8 @@ from numaforge.planning.document import from_document, to_document
 from numaforge.planning.node import plan_node
 from numaforge.planning.profile import NodeProfile
 from numaforge.planning.profiles import load_profile
-from numaforge.roles.rdma.pool_functions import plugin_functions, selected
 from numaforge.roles.rdma.pools import plan_pools
+from numaforge.roles.rdma.shared_plugin import plugin_functions, selected
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine
 from tests.fixtures.plans import refusal
 from tests.fixtures.tables import cases, tables
