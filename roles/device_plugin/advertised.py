@@ -2,20 +2,14 @@
 
 Sources: k8s-device-plugin, internal/rm/device_map.go and rm.go; nvlib/device of go-nvlib, with which the
 plugin visits devices. The error is the whole line that the plugin logs, from `error starting plugins` on.
-Of the list in which it announces devices: ListAndWatchResponse in kubelet/pkg/apis/deviceplugin/v1beta1, and
-`dial` of the kubelet's devicemanager/plugin/v1beta1/client.go, which keeps gRPC's default limit
-(kubernetes#109304). The kubelet reads nothing of a longer list.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.machine.topology.model import Gpu, NodeTopology
@@ -40,31 +34,15 @@ _EACH_MIG_DEVICE = (
 )
 
 
-MOST_BYTES = 4 * 2**20
-_UUID = 40  # "GPU-" or "MIG-", and 36 characters
-_AROUND = 2 + 2 + _UUID + 9  # the device's own field, its ID's, and the field that says "Healthy"
-_BEFORE_A_NUMBER = 2  # "::"
-
-
-def unshared(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
-    """Return the known devices of each resource before sharing; empty where the plugin exits."""
-    strategy = config.flags.mig_strategy
-    by_resource = {} if refused(machine, strategy) else inventory_of(machine, strategy)
-    return {name: devices for name, devices in by_resource.items() if GPU_RESOURCE.fullmatch(name)}
-
-
 def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, int]:
-    """Return the number of known devices by advertised resource name, counting replicas of shared devices.
-
-    A resource whose device list is too long for the kubelet counts as 0.
-    """
-    shared = config.sharing.taken
-    counts = {}
-    for name, devices in sorted(unshared(config, machine).items()):
-        replicas = shared.replicas.get(name)
-        accepted = announced_bytes(devices, replicas) <= MOST_BYTES
-        counts[shared.advertised_as(name)] = len(devices) * (replicas or 1) if accepted else 0
-    return counts
+    """Return the number of known devices by advertised resource name, counting replicas of shared devices."""
+    shared, strategy = config.sharing.taken, config.flags.mig_strategy
+    by_resource = {} if refused(machine, strategy) else inventory_of(machine, strategy)
+    return {
+        shared.advertised_as(name): len(devices) * shared.replicas.get(name, 1)
+        for name, devices in sorted(by_resource.items())
+        if GPU_RESOURCE.fullmatch(name)
+    }
 
 
 def refused(machine: NodeTopology, strategy: str) -> str | None:
@@ -129,25 +107,3 @@ def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
             kinds.add((model.key if model else gpu.device, name))
             sizes.add(memory.get(name.rpartition("c.")[2]))
     return len(kinds) <= 1 and len(sizes - {None}) <= 1
-
-
-def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
-    """Return the length in bytes of the list with `replicas` of each device; None: not shared."""
-    unit_bytes = sum(_AROUND + _topology(device) for device in devices)
-    if replicas is None:
-        return unit_bytes
-    # of all replicas' numbers, from 0 on
-    digits = replicas + sum(replicas - int(f"1{'0' * count}") for count in range(1, len(str(replicas))))
-    return replicas * (unit_bytes + _BEFORE_A_NUMBER * len(devices)) + len(devices) * digits
-
-
-def most_replicas(devices: Sequence[Device]) -> int:
-    """Return the most replicas of each device that a kubelet accepts."""
-    too_many: int = bisect_right(range(MOST_BYTES), MOST_BYTES, key=partial(announced_bytes, devices))
-    return too_many - 1
-
-
-def _topology(device: Device) -> int:
-    if device.numa_nodes is None:
-        return 0
-    return 2 + sum(2 + (1 + (node.bit_length() + 6) // 7 if node else 0) for node in device.numa_nodes)

@@ -10,14 +10,7 @@ from numaforge.findings import Finding
 from numaforge.findings.finding import Catalogue
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.machine.topology.model import NodeTopology
-from numaforge.roles.device_plugin.advertised import (
-    MOST_BYTES,
-    announced_bytes,
-    lost,
-    most_replicas,
-    refused,
-    unshared,
-)
+from numaforge.roles.device_plugin.advertised import lost, refused
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 
 if TYPE_CHECKING:
@@ -45,7 +38,7 @@ def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Fi
     """Return what is wrong with a configuration on a machine, cut as its GPUs are."""
     if finding := check_strategy(config.flags.mig_strategy, machine):
         return (finding,)
-    return (*_mig(config, machine), *_shares_nothing(config, machine), *_too_long(config, machine))
+    return (*_mig(config, machine), *_shares_nothing(config, machine))
 
 
 def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
@@ -119,22 +112,6 @@ def _shares_nothing(config: DevicePluginConfig, machine: NodeTopology) -> Iterat
                 yield FINDINGS.finding(
                     "shares-nothing", way=way, number=number, name=one.name, resources=listed
                 )
-
-
-def _too_long(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
-    shared = config.sharing.taken
-    for name, devices in unshared(config, machine).items():
-        replicas = shared.replicas.get(name)
-        if (size := announced_bytes(devices, replicas)) > MOST_BYTES:
-            yield FINDINGS.finding(
-                "list-too-long",
-                name=shared.advertised_as(name),
-                count=len(devices) * (replicas or 1),
-                size=size,
-                limit=MOST_BYTES,
-                most=most_replicas(devices),
-                way="mps" if config.sharing.mps else "timeSlicing",
-            )
 
 
 def _imex(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:

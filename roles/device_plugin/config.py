@@ -6,7 +6,7 @@ drops unknown keys silently. What it rejects is rejected here with its own messa
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -109,6 +109,16 @@ class _CamelCase(Section):
     """Settings under the names that the plugin's Go types give them."""
 
     model_config = ConfigDict(alias_generator=to_camel)
+    needs: ClassVar[Mapping[str, str]] = {}
+    """The plugin's message where a key is missing, in its order."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_what_it_needs(cls, value: Any) -> Any:
+        for key, complaint in cls.needs.items() if isinstance(value, Mapping) else ():
+            if value.get(key) in (None, []):
+                raise ValueError(complaint)
+        return value
 
 
 class _AnyCase(_CamelCase):
@@ -172,28 +182,22 @@ class CommonFlags(_AnyCase):
 class SharedResource(_CamelCase):
     """A resource each of whose devices is advertised `replicas` times."""
 
+    needs: ClassVar = {"name": "no resource name specified", "replicas": "no replicas specified"}
+
     name: ResourceName
     replicas: Annotated[int, BeforeValidator(_replicas)]
     rename: ResourceName | None = None
     devices: Annotated[Any, BeforeValidator(_devices)] = "all"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _name_and_replicas(cls, value: Any) -> Any:
-        return _having(value, name="no resource name specified", replicas="no replicas specified")
-
 
 class SharedResources(_CamelCase):
     """One way of sharing, and the resources that are shared so."""
 
+    needs: ClassVar = {"resources": "no resources specified"}
+
     resources: tuple[SharedResource, ...]
     rename_by_default: Switch = False
     fail_requests_greater_than_one: Switch | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _some_resources(cls, value: Any) -> Any:
-        return _having(value, resources="no resources specified")
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -217,8 +221,9 @@ class Sharing(_AnyCase):
     @model_validator(mode="before")
     @classmethod
     def _said_or_left_out(cls, value: Any) -> Any:
-        sliced = isinstance(value, Mapping) and "timeSlicing" in value
-        return _having(value, timeSlicing="no resources specified") if sliced else value
+        if isinstance(value, Mapping) and value.get("timeSlicing", True) in (None, []):
+            raise ValueError("no resources specified")
+        return value
 
     @property
     def taken(self) -> Shared:
@@ -245,14 +250,10 @@ class Imex(_AnyCase):
 class NamedPattern(_CamelCase):
     """A resource's name for GPUs or MIG profiles of a pattern; the plugin reads it, and ignores it."""
 
+    needs: ClassVar = {key: f"resources must have a '{key}' field set" for key in ("pattern", "name")}
+
     pattern: str
     name: ResourceName
-
-    @model_validator(mode="before")
-    @classmethod
-    def _both(cls, value: Any) -> Any:
-        complaint = "resources must have a '{}' field set"
-        return _having(value, pattern=complaint.format("pattern"), name=complaint.format("name"))
 
 
 class Resources(_AnyCase):
@@ -285,11 +286,3 @@ def parse_device_plugin(text: str, file: str) -> DevicePluginConfig:
     if document.get("kind") == "ConfigMap":
         raise PlanError("is a ConfigMap", where=file, remedy="give one of the texts in its data")
     return validated(DevicePluginConfig, document, file, error=PlanError)
-
-
-def _having(value: Any, **missing: str) -> Any:
-    """Return the value; raise ValueError, with the plugin's message, for the first key missing from it."""
-    for key, complaint in missing.items() if isinstance(value, Mapping) else ():
-        if value.get(key) in (None, []):
-            raise ValueError(complaint)
-    return value

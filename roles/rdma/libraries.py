@@ -244,7 +244,7 @@ def _nccl(
         choose(name, value, profile.choice(f"{_WHERE}.nccl.{name}"))
     interface = _interface(topology, wish.socket_interface, reasons)
     if interface:
-        choose(env.SOCKET_IFNAME, env.exactly([interface.name]), f"{interface.reason} ({guide})")
+        choose(env.SOCKET_IFNAME, env.exactly([interface[0]]), f"{interface[1]} ({guide})")
     if ports:
         choose(
             env.IB_HCA,
@@ -274,17 +274,12 @@ def _nccl(
     return dict(sorted(settings.items()))
 
 
-class _Interface(NamedTuple):
-    name: str
-    reason: str
-
-
-def _interface(topology: NodeTopology, wish: str, reasons: Reasons) -> _Interface | None:
-    """Return the interface on which NCCL sets up its connections."""
+def _interface(topology: NodeTopology, wish: str, reasons: Reasons) -> tuple[str, str] | None:
+    """Return the interface on which NCCL sets up its connections, and the reason."""
     if wish == DEFAULT_ROUTE:
         for network in topology.networks:
             if network.network == EVERYTHING:
-                return _Interface(network.interface, "the interface of the default route")
+                return network.interface, "the interface of the default route"
         reasons.notice(
             "no-default-route",
             f"the machine shows no IPv4 default route: {env.SOCKET_IFNAME} is left out; name the interface "
@@ -292,7 +287,7 @@ def _interface(topology: NodeTopology, wish: str, reasons: Reasons) -> _Interfac
         )
         return None
     if "/" in wish:
-        return _Interface(_in_network(topology, IPv4Network(wish)), f"the interface that is in {wish}")
+        return _in_network(topology, IPv4Network(wish)), f"the interface that is in {wish}"
     interfaces = {one.interface for one in topology.networks} | {
         nic.interface for nic in topology.nics if nic.interface
     }
@@ -302,7 +297,7 @@ def _interface(topology: NodeTopology, wish: str, reasons: Reasons) -> _Interfac
             where=f"{_WHERE}.socket_interface",
             remedy=f"this machine has {', '.join(sorted(interfaces, key=natural))}",
         )
-    return _Interface(wish, "the profile's choice")
+    return wish, "the profile's choice"
 
 
 def _in_network(topology: NodeTopology, inside: IPv4Network) -> str:

@@ -74,32 +74,18 @@ def bill(release: str, kind: str, installed: Sequence[Installed], libraries: Map
     system = Component(
         name=name or "linux", version=version, type=ComponentType.OPERATING_SYSTEM, bom_ref="system"
     )
-    components = [
-        Component(
-            name=package.name,
-            version=package.version,
-            type=ComponentType.LIBRARY,
-            bom_ref=f"{kind}/{package.name}",
-            purl=PackageURL(
-                kind,
-                name,
-                package.name,
-                package.version,
-                {"arch": package.architecture, "distro": f"{name}-{version}"},
-            ),
-        )
-        for package in installed
-    ]
-    components += [
-        Component(
-            name=library,
-            version=version,
-            type=ComponentType.LIBRARY,
-            bom_ref=f"pypi/{library}",
-            purl=PackageURL("pypi", None, library.lower().replace("_", "-"), version),
-        )
-        for library, version in {**libraries, "numaforge": __version__}.items()
-    ]
+
+    def library(name: str, version: str, reference: str, purl: PackageURL) -> Component:
+        return Component(name=name, version=version, type=ComponentType.LIBRARY, bom_ref=reference, purl=purl)
+
+    components = []
+    for package in installed:
+        qualifiers = {"arch": package.architecture, "distro": f"{name}-{version}"}
+        purl = PackageURL(kind, name, package.name, package.version, qualifiers)
+        components.append(library(package.name, package.version, f"{kind}/{package.name}", purl))
+    for title, release_of in {**libraries, "numaforge": __version__}.items():
+        purl = PackageURL("pypi", None, title.lower().replace("_", "-"), release_of)
+        components.append(library(title, release_of, f"pypi/{title}", purl))
     bom = Bom(components=components)
     bom.metadata.component = system
     bom.register_dependency(system, components)

@@ -86,33 +86,29 @@ class Inputs:
         """The texts by name."""
         return dict(line.partition(" ")[::2] for line in self.text.splitlines())
 
+    def changed(self, was: Inputs) -> list[str]:
+        """Return the names of the inputs that have changed."""
+        earlier, current = was.values, self.values
+        names = dict.fromkeys([*earlier, *current])
+        return [name for name in names if earlier.get(name) != current.get(name)]
+
     def differences(self, was: Inputs) -> tuple[str, ...]:
         """Return a sentence for each input that has changed."""
         earlier, current = was.values, self.values
-        return tuple(
-            _difference(name, earlier.get(name), current.get(name))
-            for name in dict.fromkeys([*earlier, *current])
-            if earlier.get(name) != current.get(name)
-        )
+        return tuple(_difference(name, earlier.get(name), current.get(name)) for name in self.changed(was))
 
     def is_of_this_machine(self, was: Inputs) -> bool:
         """Whether only the machine's purpose or numaforge has changed."""
-        earlier, current = was.values, self.values
-        return all(
-            earlier.get(name) == current.get(name)
-            for name in {*earlier, *current}
-            if not name.startswith(_INTENT)
-        )
+        return all(name.startswith(_INTENT) for name in self.changed(was))
 
     def differs_in_kubelet_files_alone(self, was: Inputs) -> bool:
         """Whether only the kubelet's own files have changed, as `kubeadm join` writes them."""
-        earlier, current = was.values, self.values
-        changed = (name for name in {*earlier, *current} if earlier.get(name) != current.get(name))
+        changed = self.changed(was)
         return all(name.startswith("file-") and not name.startswith(_INTENT) for name in changed)
 
     def is_of_another_machine(self, was: Inputs) -> bool:
         """Whether the disk was planned in another machine: cloned, or moved."""
-        return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
+        return not {*_MACHINE}.isdisjoint(self.changed(was))
 
     def is_in_other_hardware(self, was: Inputs) -> bool:
         """Whether the disk was planned in a machine with another system UUID."""

@@ -4,18 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.kubelet.admission.device_manager import Device
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE, mig_resource
 from numaforge.machine.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
 from numaforge.roles.device_plugin.advertised import (
-    MOST_BYTES,
     advertised,
-    announced_bytes,
-    most_replicas,
     refused,
 )
-from numaforge.roles.device_plugin.checks import check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
@@ -152,50 +147,3 @@ def test_unknown_mig_devices_are_not_refused(instances):
 
 
 # ---- lists that are too long for the kubelet ----
-
-
-def devices(count: int, *numa_nodes: int | None) -> list[Device]:
-    """Return some devices, the first ones near the first NUMA node."""
-    near = [numa_nodes[number * len(numa_nodes) // count] for number in range(count)]
-    nodes = [None if node is None else frozenset({node}) for node in near]
-    return [Device(f"GPU-{number}", node) for number, node in enumerate(nodes)]
-
-
-@pytest.mark.parametrize(
-    ("listed", "replicas", "size"),
-    [
-        pytest.param(devices(8, 0, 1), 1024, 515408, id="two NUMA nodes"),
-        pytest.param(devices(8, None), 1024, 474448, id="no NUMA node"),
-        pytest.param(devices(1, 0), 60000, 3828890, id="NUMA node 0, which is left out"),
-        pytest.param(devices(8, 0, 1), 1000000, 527111120, id="a million of each"),
-        pytest.param(devices(8, 0, 1), 8209, 4194128, id="the longest that is taken"),
-        pytest.param(devices(8, 0, 1), 8210, 4194640, id="the shortest that is refused"),
-    ],
-)
-def test_list_size_matches_the_kubelets_own_types(listed, replicas, size):
-    """The sizes are those of k8s.io/kubelet v0.36.3, sent with grpc v1.79.3."""
-    assert announced_bytes(listed, replicas) == size
-
-
-def test_replica_limit_is_the_largest_accepted_number():
-    assert most_replicas(devices(8, 0, 1)) == 8209
-    assert announced_bytes(devices(8, 0, 1), 8209) <= MOST_BYTES < announced_bytes(devices(8, 0, 1), 8210)
-
-
-COUNTS = {
-    "more than a profile takes": (2000, 4000),
-    "nearly all that the kubelet takes": (32000, 64000),
-    "more than the kubelet takes": (33000, 0),
-    "a million": (1000000, 0),
-    "all that the plugin can read": (2**63 - 1, 0),
-}
-
-
-@pytest.mark.parametrize(("replicas", "count"), COUNTS.values(), ids=COUNTS)
-def test_replicas_multiply_until_the_kubelet_refuses_the_list(replicas, count):
-    text = f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {replicas}}}]}}}}"
-    config, machine = parse_device_plugin(text, "plugin.yaml"), cut_into(None, None)
-    assert advertised(config, machine) == {"nvidia.com/gpu": count}
-    findings = [(one.id, one.remedy) for one in check_machine(config, machine)]
-    refused_list = ("list-too-long", f"write replicas: {most_replicas(devices(2, 0))} or less")
-    assert findings == ([] if count else [refused_list])
