@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).parent
 GPU_FINDINGS, GPUDIRECT_PAGE, HOST_PAGE, AUDIT_PAGE = (
     _FOLDER / name for name in ("gpu-findings.md", "gpudirect.md", "host.md", "audit.md")
 )
-_COLUMNS = {"what is found": "title", "applies": "scope.machines"}
+_COLUMNS = {"what is found": "title", "applies": "machines"}
 _ALL_COLUMNS = {**_COLUMNS, "source": "source", "what helps": "remedy"}
 PAGES: Mapping[Path, Mapping[str, tuple[Sequence[Rule], Mapping[str, str]]]] = {
     GPU_FINDINGS: {"rules": (gpus.RULES, _COLUMNS)},

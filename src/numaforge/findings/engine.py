@@ -25,30 +25,19 @@ class Applicability(NamedTuple):
     reason: str
 
 
-class Scope(NamedTuple):
-    """The machines that a rule applies to: one phrase, and the decision for one machine."""
-
-    machines: str
-    decide: Callable[[NodeTopology], Applicability]
-
-    def __call__(self, machine: NodeTopology) -> Applicability:
-        return self.decide(machine)
+Scope = Callable[[NodeTopology], Applicability]
+"""Whether a rule applies to a machine."""
 
 
-any_machine = Scope("every host", lambda _: Applicability(True, "every host"))
-
-
-def applies(
-    machines: str, *, within: Scope = any_machine
-) -> Callable[[Callable[[NodeTopology], Applicability | None]], Scope]:
-    """Make a scope of a function that is called where `within` applies; None keeps the answer of `within`."""
+def within(outer: Scope) -> Callable[[Callable[[NodeTopology], Applicability | None]], Scope]:
+    """Make a scope of a function that is called where `outer` applies; None keeps the answer of `outer`."""
 
     def scope(narrower: Callable[[NodeTopology], Applicability | None]) -> Scope:
         def decide(machine: NodeTopology) -> Applicability:
-            answer = within(machine)
+            answer = outer(machine)
             return narrower(machine) or answer if answer.applies else answer
 
-        return Scope(machines, decide)
+        return decide
 
     return scope
 
@@ -66,8 +55,9 @@ Look = Callable[[NodeTopology], Iterable[Seen]]
 
 @dataclass(frozen=True)
 class MachineRule(Rule):
-    """A rule about machines: its scope, its check and its remedy; `look` yields nothing for what is sound."""
+    """A rule about `machines`, a phrase for its scope; `look` yields nothing for what is sound."""
 
+    machines: str
     scope: Scope
     source: str
     remedy: str

@@ -10,14 +10,6 @@ _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-
 
 
 def machine_rule(rule_id: str, scope: Scope, look: Look) -> MachineRule:
-    """Return the rule of this id; `machines` in its texts replaces the phrase of its scope."""
-    text = _TEXTS[rule_id]
-    return MachineRule(
-        rule_id,
-        Severity(text["severity"]),
-        text["title"],
-        scope._replace(machines=text.get("machines", scope.machines)),
-        text["source"],
-        text["remedy"],
-        look,
-    )
+    """Return the rule of this id; its `machines` are those of the scope in words."""
+    texts = {**_TEXTS[rule_id], "severity": Severity(_TEXTS[rule_id]["severity"])}
+    return MachineRule(id=rule_id, scope=scope, look=look, **texts)

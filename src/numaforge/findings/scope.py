@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from numaforge.findings.engine import Applicability, Look, Scope, Seen, applies
+from numaforge.findings.engine import Applicability, Look, Scope, Seen, within
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.model import Gpu, NodeTopology, NvidiaInstall
 from numaforge.machine.topology.vendors import NVIDIA
@@ -62,22 +62,21 @@ def on_bare_metal(gpu: Gpu) -> bool:
     return gpu.virtualization in ("none", "host-vgpu", "host-vsga")
 
 
-@applies("with an NVIDIA GPU that is not given to a guest")
 def with_own_gpu(machine: NodeTopology) -> Applicability:
     """Apply to a host that uses an NVIDIA GPU itself."""
     return _counted(own_gpus(machine), NO_NVIDIA)
 
 
-@applies("where NVIDIA's driver has a GPU", within=with_own_gpu)
+@within(with_own_gpu)
 def with_driver(machine: NodeTopology) -> Applicability:
     """Apply where NVIDIA's driver has a GPU, whether or not it answers."""
     return _counted(driven(machine), NO_DRIVER)
 
 
-def with_answer(machines: str, pick: Pick, *, none: str) -> Scope:
+def with_answer(pick: Pick, *, none: str) -> Scope:
     """Apply where one of the GPUs that answer is picked; unknown where none answers."""
 
-    @applies(machines, within=with_driver)
+    @within(with_driver)
     def with_answer_of_picked(machine: NodeTopology) -> Applicability:
         if not answering(machine):
             return Applicability(None, "neither NVML nor nvidia-smi reported a GPU")
@@ -86,13 +85,13 @@ def with_answer(machines: str, pick: Pick, *, none: str) -> Scope:
     return with_answer_of_picked
 
 
-with_real_gpu = with_answer("with a GPU, not a vGPU", not_vgpu, none="a hypervisor keeps the GPUs of vGPUs")
+with_real_gpu = with_answer(not_vgpu, none="a hypervisor keeps the GPUs of vGPUs")
 
 
-def with_driven(machines: str, pick: Pick, *, none: str) -> Scope:
+def with_driven(pick: Pick, *, none: str) -> Scope:
     """Apply where one of the GPUs that NVIDIA's driver has is picked, whether or not it answers."""
 
-    @applies(machines, within=with_own_gpu)
+    @within(with_own_gpu)
     def with_picked(machine: NodeTopology) -> Applicability:
         return _counted(list(filter(pick, driven(machine))), none)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies, judge
+from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, judge, within
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.fleet.audit import host_rules as userland
@@ -18,7 +18,7 @@ EVERY_SUBJECT = pytest.mark.parametrize("rules", SUBJECTS.values(), ids=SUBJECTS
 
 
 def scope(answer: bool | None) -> Scope:
-    return Scope("some", lambda _: Applicability(answer, f"scope: {answer}"))
+    return lambda _: Applicability(answer, f"scope: {answer}")
 
 
 WRONG, OTHER, UNKNOWN = Seen("wrong", "a"), Seen("wrong too", "b"), Seen(unknown="not captured")
@@ -36,7 +36,9 @@ WRONG, OTHER, UNKNOWN = Seen("wrong", "a"), Seen("wrong too", "b"), Seen(unknown
     ],
 )
 def test_rule_gives_one_verdict(applies, seen, verdict, reason, places):
-    rule = MachineRule("X1", Severity.NOTE, "title", scope(applies), "source", "remedy", lambda _: seen)
+    rule = MachineRule(
+        "X1", Severity.NOTE, "title", "some", scope(applies), "source", "remedy", lambda _: seen
+    )
     judgement = judge(rule, lab_node())
     assert (judgement.verdict, judgement.reason) == (verdict, reason)
     assert [finding.where for finding in judgement.findings] == places
@@ -52,8 +54,7 @@ def test_rule_gives_one_verdict(applies, seen, verdict, reason, places):
     ],
 )
 def test_inner_scope_narrows_the_outer(outer, inner, expected):
-    narrowed = applies("fewer", within=scope(outer))(lambda _: inner)
-    assert (narrowed.machines, narrowed(lab_node()).reason) == ("fewer", expected)
+    assert within(scope(outer))(lambda _: inner)(lab_node()).reason == expected
 
 
 @EVERY_SUBJECT

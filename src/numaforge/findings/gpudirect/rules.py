@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.gpudirect import scope
 from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
 from numaforge.findings.rules import machine_rule
@@ -89,7 +89,7 @@ def _hidden_switches(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"no GPU has a NIC nearer than {nearest}, and NCCL leaves GPUDirect out")
 
 
-@applies("with ConnectX-8 Direct beside Grace (GB300)", within=scope.has_pairs)
+@within(scope.has_pairs)
 def _with_direct_functions(machine: NodeTopology) -> Applicability | None:
     count = sum(map(is_direct_nic, machine.pci_functions))
     if not machine.pci_functions:
@@ -214,29 +214,20 @@ def _slow_link(machine: NodeTopology) -> Iterator[Seen]:
 
 
 _switched = scope.access_controlled(
-    "on bare metal with a GPU and a NIC below one PCIe switch, not set up for guests",
     lambda required: required.layout is Layout.SWITCHES and not required.virtual,
     none="no GPU and NIC of the host's own below one switch",
 )
-_guests = scope.access_controlled(
-    "on a host whose ConnectX NICs have address translation (ATS), a GPU and a NIC below one switch",
-    lambda required: bool(required.virtual),
-    none="not set up for guests",
-)
+_guests = scope.access_controlled(lambda required: bool(required.virtual), none="not set up for guests")
 _connectx = scope.access_controlled(
-    "on bare metal with a GPU and a NIC below each ConnectX-8 or -9 switch, not set up for guests",
     lambda required: required.layout is Layout.CONNECTX_SWITCH and not required.virtual,
     none="no GPU and NIC below a ConnectX switch",
 )
 _direct = scope.access_controlled(
-    "with ConnectX-8 Direct beside Grace (GB300)",
     lambda required: required.layout is Layout.DIRECT_NIC,
     none='no ConnectX-8 Direct: "mlx5dv_get_data_direct_sysfs_path failed" in NCCL\'s log is no fault here',
 )
 _root_ports = scope.access_controlled(
-    "with GPUs at root ports of Grace or Vera (GB200, GH200)",
-    lambda required: required.layout is Layout.ROOT_PORTS,
-    none="no GPU at a root port of NVIDIA's CPUs",
+    lambda required: required.layout is Layout.ROOT_PORTS, none="no GPU at a root port of NVIDIA's CPUs"
 )
 
 RULES = (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from numaforge.findings.engine import Applicability, Scope, applies
+from numaforge.findings.engine import Applicability, Scope, within
 from numaforge.findings.gpudirect.access_control import Required, nics, required_control
 from numaforge.findings.scope import NO_NVIDIA, nvidia_install, on_bare_metal, own_gpus
 from numaforge.machine.topology.gpu_models import GRACE
@@ -54,7 +54,6 @@ def beside_grace(machine: NodeTopology) -> bool:
     return any(gpu.device in GRACE for gpu in machine.gpus)
 
 
-@applies("with GPUs and RDMA devices")
 def has_pairs(machine: NodeTopology) -> Applicability:
     """Apply to machines with GPUs and RDMA devices."""
     if not machine.gpus:
@@ -64,13 +63,13 @@ def has_pairs(machine: NodeTopology) -> Applicability:
     return Applicability(True, "GPUs and RDMA devices")
 
 
-@applies("on bare metal with GPUs and RDMA devices", within=has_pairs)
+@within(has_pairs)
 def on_metal(machine: NodeTopology) -> Applicability | None:
     """Apply to machines with pairs and their own PCIe, not a hypervisor's view of it."""
     return Applicability(False, "a hypervisor shows its own PCIe") if _is_guest(machine) else None
 
 
-@applies("in a virtual machine with GPUs and RDMA devices", within=has_pairs)
+@within(has_pairs)
 def in_a_guest(machine: NodeTopology) -> Applicability | None:
     """Apply to machines with pairs and a hypervisor's view of PCIe."""
     return None if _is_guest(machine) else Applicability(False, "bare metal")
@@ -81,7 +80,7 @@ def _is_guest(machine: NodeTopology) -> bool:
     return machine.peer_memory.virtual_machine or bool(reporting and not any(map(on_bare_metal, reporting)))
 
 
-@applies(f"{on_metal.machines} that the host itself uses", within=on_metal)
+@within(on_metal)
 def on_metal_for_itself(machine: NodeTopology) -> Applicability | None:
     """Apply where the host itself uses its GPUs, on bare metal."""
     if any(gpu.driver == "vfio-pci" for gpu in machine.gpus):
@@ -91,16 +90,16 @@ def on_metal_for_itself(machine: NodeTopology) -> Applicability | None:
     return None
 
 
-@applies("with NVIDIA GPUs and RDMA devices", within=has_pairs)
+@within(has_pairs)
 def nvidia_pairs(machine: NodeTopology) -> Applicability | None:
     """Apply to hosts that use NVIDIA GPUs themselves and have RDMA devices."""
     return None if own_gpus(machine) else Applicability(False, NO_NVIDIA)
 
 
-def access_controlled(machines: str, pick: Callable[[Required], bool], *, none: str) -> Scope:
+def access_controlled(pick: Callable[[Required], bool], *, none: str) -> Scope:
     """Apply on bare metal where the bridges between GPUs and NICs need certain values."""
 
-    @applies(machines, within=on_metal)
+    @within(on_metal)
     def with_layout(machine: NodeTopology) -> Applicability:
         required = required_control(machine)
         if not pick(required):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
 from numaforge.lib.ordering import grouped
@@ -31,17 +31,16 @@ def _counted(number: int, none: str) -> Applicability:
     return Applicability(True, counted(number, "AMD GPU")) if number else Applicability(False, none)
 
 
-@applies("with an AMD GPU that is not given to a guest")
 def _with_gpu(machine: NodeTopology) -> Applicability:
     return _counted(len(_own_gpus(machine)), _NONE)
 
 
-@applies("with an AMD GPU that can be partitioned", within=_with_gpu)
+@within(_with_gpu)
 def _with_modes(machine: NodeTopology) -> Applicability:
     return _counted(len(_cuttable(machine)), "no AMD GPU that can be partitioned")
 
 
-@applies("with an AMD GPU in several partitions", within=_with_modes)
+@within(_with_modes)
 def _with_partitions(machine: NodeTopology) -> Applicability:
     return _counted(len(_cut(machine)), "every AMD GPU is whole")
 

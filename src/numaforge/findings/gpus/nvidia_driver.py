@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from numaforge.findings import scope
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, has_open_module, needs_open_module
 from numaforge.findings.rules import machine_rule
 from numaforge.machine.topology.gpu_models import RACK
@@ -13,7 +13,6 @@ from numaforge.machine.topology.vendors import NVIDIA
 NVML = "NVML"
 
 
-@applies("where NVIDIA's driver has a GPU")
 def _driver_loaded(machine: NodeTopology) -> Applicability:
     if not scope.driven(machine):
         return Applicability(False, scope.NO_DRIVER)
@@ -110,7 +109,6 @@ def _missing(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"{count} GPUs where a whole board has {expected}")
 
 
-@applies("on bare metal with NVSwitches, a B100, B200, B300, GB200, GB300 or Vera Rubin")
 def _whole_board(machine: NodeTopology) -> Applicability:
     gpus = [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA]
     if not machine.nvswitches and not any(gpu.device in HGX_BLACKWELL | RACK for gpu in gpus):
@@ -129,17 +127,12 @@ RULES = (
     machine_rule("NG105", scope.with_driver, _nouveau_may_come),
     machine_rule(
         "NG106",
-        scope.with_driven(
-            "with a GPU of Blackwell or later, or on a board with Grace",
-            needs_open_module,
-            none="both kinds of module drive these GPUs",
-        ),
+        scope.with_driven(needs_open_module, none="both kinds of module drive these GPUs"),
         _closed_module,
     ),
     machine_rule(
         "NG107",
         scope.with_driven(
-            "with a GPU from Turing to Hopper, no Grace",
             lambda gpu: has_open_module(gpu) and not needs_open_module(gpu),
             none="no GPU for which it is a choice",
         ),

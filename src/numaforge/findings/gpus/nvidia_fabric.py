@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from numaforge.findings import scope
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS
 from numaforge.findings.rules import machine_rule
 from numaforge.lib.ordering import grouped
@@ -13,7 +13,6 @@ from numaforge.machine.topology.model import FabricState, Gpu, NodeTopology
 _FABRIC_MANAGER, _NVLSM, _IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as the kernel cuts their names
 
 
-@applies("with NVSwitches: HGX A100, H100, H200, B100, B200, B300; no racks, no cards")
 def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
     """Return whether this host must run a fabric manager.
 
@@ -39,7 +38,6 @@ def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
     return Applicability(True, "a baseboard with NVSwitches of the fourth generation")
 
 
-@applies("with a baseboard of B100, B200 or B300")
 def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
     """Return whether the fabric manager needs nvlsm and InfiniBand's modules."""
     where = _needs_fabric_manager(machine)
@@ -48,14 +46,14 @@ def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
     return where
 
 
-@applies("with GPUs of a rack (GB200, GB300, Vera Rubin)", within=scope.with_own_gpu)
+@within(scope.with_own_gpu)
 def _in_a_rack(machine: NodeTopology) -> Applicability:
     """Return whether NVLink joins this host with others of a rack."""
     has_rack_gpu = any(gpu.device in RACK for gpu in scope.own_gpus(machine))
     return Applicability(has_rack_gpu, "GPUs of a rack" if has_rack_gpu else "no GPU of a rack")
 
 
-@applies(f"{_in_a_rack.machines} and the host's own IMEX service enabled", within=_in_a_rack)
+@within(_in_a_rack)
 def _imex_of_the_host(machine: NodeTopology) -> Applicability:
     """Return whether the host shares memory with others of its rack through its own IMEX service."""
     install = scope.nvidia_install(machine)
@@ -111,11 +109,7 @@ def _in_fabric(gpu: Gpu) -> bool:
     return gpu.fabric_state is not None and _without_mig(gpu)
 
 
-_with_fabric = scope.with_answer(
-    "with a GPU that has a fabric and is not in MIG mode",
-    _in_fabric,
-    none="no GPU outside MIG mode has a fabric",
-)
+_with_fabric = scope.with_answer(_in_fabric, none="no GPU outside MIG mode has a fabric")
 
 
 def _registered(gpu: Gpu) -> FabricState | None:
@@ -157,7 +151,7 @@ _fabric_faults = scope.one_value(
 )
 
 
-@applies("with several GPUs registered with an NVLink fabric", within=scope.with_driver)
+@within(scope.with_driver)
 def _with_cliques(machine: NodeTopology) -> Applicability:
     count = sum(gpu.fabric is not None for gpu in scope.answering(machine))
     if not scope.answering(machine):
@@ -192,7 +186,7 @@ _links_down = scope.one_value(
 )
 
 
-@applies(f"{_in_a_rack.machines} and the DRA driver for ComputeDomains", within=_in_a_rack)
+@within(_in_a_rack)
 def _compute_domains(machine: NodeTopology) -> Applicability:
     registered = scope.nvidia_install(machine).compute_domains
     if registered is None:
@@ -242,11 +236,7 @@ RULES = (
     machine_rule("NG305", _with_fabric, _fabric_faults),
     machine_rule(
         "NG306",
-        scope.with_answer(
-            "on bare metal with an SXM board or a rack whose number of links is known, no MIG",
-            _on_nvlink_board,
-            none="no GPU whose number of links is given by its board",
-        ),
+        scope.with_answer(_on_nvlink_board, none="no GPU whose number of links is given by its board"),
         _links_down,
     ),
     machine_rule("NG307", _compute_domains, _two_imex_daemons),

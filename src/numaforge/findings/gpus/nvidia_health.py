@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from numaforge.findings import scope
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.gpus.nvidia_boards import has_hbm
 from numaforge.findings.rules import machine_rule
 from numaforge.lib.ordering import grouped
@@ -65,9 +65,7 @@ def _counts_errors(gpu: Gpu) -> bool:
     return _has_ecc(gpu) and gpu.ecc is not None and gpu.ecc.enabled is not False
 
 
-_with_ecc_on = scope.with_answer(
-    "with a GPU, not a vGPU, whose ECC is on", _counts_errors, none="no GPU has ECC on"
-)
+_with_ecc_on = scope.with_answer(_counts_errors, none="no GPU has ECC on")
 
 _errors_now = scope.one_value(
     _counts_errors,
@@ -88,9 +86,7 @@ def _remaps(gpu: Gpu) -> bool:
     return gpu.remapped_rows is not None
 
 
-_with_remapping = scope.with_answer(
-    "with a GPU that remaps rows: Ampere and later", _remaps, none="no GPU remaps rows"
-)
+_with_remapping = scope.with_answer(_remaps, none="no GPU remaps rows")
 
 _remap_pending = scope.one_value(
     _remaps,
@@ -132,7 +128,6 @@ _mig_pending = scope.one_value(
 )
 
 
-@applies(f"{scope.with_driver.machines} and the kubelet uses systemd's control groups")
 def _systemd_containers(machine: NodeTopology) -> Applicability:
     if not scope.driven(machine):
         return Applicability(False, scope.NO_DRIVER)
@@ -151,7 +146,7 @@ def _lost_at_reload(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("/dev/char has no links to NVIDIA's devices, and there is no CDI specification")
 
 
-@applies("where NVIDIA's driver has several GPUs", within=scope.with_driver)
+@within(scope.with_driver)
 def _several(machine: NodeTopology) -> Applicability:
     count = len(scope.driven(machine))
     return Applicability(count > 1, f"{count} GPUs" if count > 1 else "one GPU")
@@ -184,29 +179,15 @@ def _name(gpus: list[Gpu]) -> str:
 
 RULES = (
     machine_rule(
-        "NG401",
-        scope.with_answer(
-            "with a GPU, not a vGPU, that has HBM",
-            _real_with_hbm,
-            none="no GPU with HBM: on GDDR it is a choice",
-        ),
-        _ecc_off,
+        "NG401", scope.with_answer(_real_with_hbm, none="no GPU with HBM: on GDDR it is a choice"), _ecc_off
     ),
-    machine_rule(
-        "NG402",
-        scope.with_answer("with a GPU, not a vGPU, that has ECC", _has_ecc, none="no GPU reports ECC"),
-        _ecc_pending,
-    ),
+    machine_rule("NG402", scope.with_answer(_has_ecc, none="no GPU reports ECC"), _ecc_pending),
     machine_rule("NG403", _with_remapping, _remap_pending),
     machine_rule("NG404", _with_remapping, _remap_failed),
     machine_rule("NG405", scope.with_real_gpu, _recovery),
     machine_rule("NG406", _with_ecc_on, _errors_now),
     machine_rule("NG407", _with_ecc_on, _errors_before),
-    machine_rule(
-        "NG503",
-        scope.with_answer("with a GPU, not a vGPU, that has MIG", _mig_capable, none="no GPU with MIG"),
-        _mig_pending,
-    ),
+    machine_rule("NG503", scope.with_answer(_mig_capable, none="no GPU with MIG"), _mig_pending),
     machine_rule("NG601", _systemd_containers, _lost_at_reload),
     machine_rule("NG602", _several, _odd_ones),
 )

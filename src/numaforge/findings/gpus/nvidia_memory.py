@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from numaforge.findings import scope
-from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.findings.engine import Applicability, Scope, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import format_bytes
@@ -22,15 +22,11 @@ from numaforge.machine.topology.memory_mode import (
 )
 from numaforge.machine.topology.model import NodeTopology
 
-_coherent = scope.with_driven(
-    "with a GPU beside a Grace or Vera CPU",
-    is_coherent,
-    none="no GPU whose memory the CPU reaches coherently",
-)
+_coherent = scope.with_driven(is_coherent, none="no GPU whose memory the CPU reaches coherently")
 
 
-def _in_mode(mode: str, machines: str, otherwise: str) -> Scope:
-    @applies(machines, within=_coherent)
+def _in_mode(mode: str, otherwise: str) -> Scope:
+    @within(_coherent)
     def in_mode(machine: NodeTopology) -> Applicability:
         in_use = gpu_memory_mode(machine)
         if in_use is None or in_use.mode is None:
@@ -40,16 +36,8 @@ def _in_mode(mode: str, machines: str, otherwise: str) -> Scope:
     return in_mode
 
 
-_as_numa_nodes = _in_mode(
-    NUMA,
-    "with a GPU beside a Grace or Vera CPU whose memory is NUMA nodes",
-    "the driver keeps the GPUs' memory to itself",
-)
-_by_driver = _in_mode(
-    DRIVER,
-    "with a GPU beside a Grace or Vera CPU whose memory the driver manages (CDMM)",
-    "the GPUs' memory is NUMA nodes",
-)
+_as_numa_nodes = _in_mode(NUMA, "the driver keeps the GPUs' memory to itself")
+_by_driver = _in_mode(DRIVER, "the GPUs' memory is NUMA nodes")
 
 
 def _total(machine: NodeTopology) -> str:

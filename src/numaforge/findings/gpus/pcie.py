@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from numaforge.findings import scope
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen
 from numaforge.findings.rules import machine_rule
 from numaforge.machine.topology.gpu_models import GRACE
 from numaforge.machine.topology.model import Gpu, NodeTopology
@@ -20,7 +20,6 @@ def _with_own_pcie(gpu: Gpu) -> bool:
     return _by_pcie(gpu) and (gpu.vendor == AMD or scope.on_bare_metal(gpu))
 
 
-@applies("on bare metal with an NVIDIA or AMD GPU, no Grace")
 def _pcie(machine: NodeTopology) -> Applicability:
     pcie_gpus = list(filter(_by_pcie, machine.gpus))
     if not pcie_gpus:

@@ -1,13 +1,6 @@
 """All rules about the GPUs of a machine, their driver and their fabric, by id."""
 
-from numaforge.findings.gpus import (
-    amd,
-    nvidia_driver,
-    nvidia_fabric,
-    nvidia_health,
-    nvidia_memory,
-    pcie,
-)
+from numaforge.findings.gpus import amd, nvidia_driver, nvidia_fabric, nvidia_health, nvidia_memory, pcie
 
 _TABLES = (
     amd.RULES,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.machine.topology.model import Containerd, NodeTopology
@@ -28,7 +28,7 @@ def _not_imported(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"no entry of `imports` names it: {', '.join(containerd.imports) or 'none'}", fragment)
 
 
-@applies("with containerd and files in /etc/containerd/conf.d", within=scope.with_containerd)
+@within(scope.with_containerd)
 def _with_fragments(machine: NodeTopology) -> Applicability | None:
     none = Applicability(False, "no fragment in /etc/containerd/conf.d")
     return None if scope.runtime(machine).fragments else none
@@ -64,7 +64,7 @@ def _version_old(machine: NodeTopology) -> Iterator[Seen]:
             )
 
 
-@applies("with containerd, unless the kubelet (1.34) asks it (containerd 2)", within=scope.with_containerd)
+@within(scope.with_containerd)
 def _cgroup_driver(machine: NodeTopology) -> Applicability:
     settings, minor = scope.kubelet_settings(machine), scope.kubelet_minor(machine)
     asks_runtime = minor is not None and minor.minor >= _FIRST_MINOR_ASKING_THE_RUNTIME

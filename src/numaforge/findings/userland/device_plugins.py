@@ -4,19 +4,19 @@ Sources: kubernetes-sigs/dra-driver-cpu (README; issues 134, 140), kubernetes/we
 k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8snetworkplumbingwg/rdma-cni.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.findings.engine import Applicability, Scope, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.lib.kubernetes_objects import CPU_DRIVER
-from numaforge.machine.topology.model import NodeTopology
+from numaforge.machine.topology.model import NodeTopology, Userland
 
 _GPU_DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
 _MODE = "/sys/module/ib_core/parameters/netns_mode"
 
 
-@applies("with a driver of dynamic resource allocation", within=scope.with_kubelet)
+@within(scope.with_kubelet)
 def _with_drivers(machine: NodeTopology) -> Applicability:
     drivers = scope.userland(machine).claim_drivers
     if drivers is None:
@@ -37,15 +37,15 @@ def _beside_static(machine: NodeTopology, *drivers: str) -> Iterator[Seen]:
             yield Seen(f"{driver} has registered, and the kubelet's cpuManagerPolicy is static", driver)
 
 
-@applies("with RDMA devices and a kubelet", within=scope.with_kubelet)
+@within(scope.with_kubelet)
 def _with_devices(machine: NodeTopology) -> Applicability | None:
     return None if machine.rdma_devices else Applicability(False, "no RDMA device")
 
 
-def _with(machines: str, present: str, none: str, field: str) -> Scope:
-    @applies(machines, within=_with_devices)
+def _with(present: str, none: str, is_installed: Callable[[Userland], bool | None]) -> Scope:
+    @within(_with_devices)
     def with_it(machine: NodeTopology) -> Applicability:
-        installed = getattr(scope.userland(machine), field)
+        installed = is_installed(scope.userland(machine))
         if installed is None:
             return Applicability(None, "an older snapshot did not look for it")
         return Applicability(installed, present if installed else none)
@@ -54,14 +54,11 @@ def _with(machines: str, present: str, none: str, field: str) -> Scope:
 
 
 _with_shared_plugin = _with(
-    "with RDMA devices and a pod of the shared RDMA device plugin",
     "a pod of the shared RDMA device plugin",
     "no pod of the shared RDMA device plugin",
-    "rdma_plugin",
+    lambda userland: userland.rdma_plugin,
 )
-_with_cni = _with(
-    "with RDMA devices and the RDMA CNI plugin", "the RDMA CNI plugin", "no RDMA CNI plugin", "rdma_cni"
-)
+_with_cni = _with("the RDMA CNI plugin", "no RDMA CNI plugin", lambda userland: userland.rdma_cni)
 
 
 def _has_mode(mode: str, evidence: str, machine: NodeTopology) -> Iterator[Seen]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.lib.ordering import first_of
@@ -13,7 +13,7 @@ _LONGEST = 200
 _SHOWN = 40
 
 
-@applies("with a kubelet, where these are packages", within=scope.with_kubelet)
+@within(scope.with_kubelet)
 def _with_packages(machine: NodeTopology) -> Applicability:
     packages = scope.userland(machine).packages
     if packages is None:
@@ -23,7 +23,7 @@ def _with_packages(machine: NodeTopology) -> Applicability:
     return Applicability(True, f"{len(packages)} packages of kernel, driver, kubelet and runtime")
 
 
-@applies("with a kubelet and unattended-upgrades or dnf-automatic", within=_with_packages)
+@within(_with_packages)
 def _upgraded_alone(machine: NodeTopology) -> Applicability:
     upgrades = scope.userland(machine).upgrades
     if upgrades is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.findings.engine import Applicability, applies
+from numaforge.findings.engine import Applicability, within
 from numaforge.findings.scope import own_gpus
 from numaforge.kubelet.config.loading import load_installed
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
@@ -12,20 +12,18 @@ from numaforge.machine.topology.model import Containerd, NodeTopology, Userland
 from numaforge.machine.topology.vendors import NVIDIA
 
 
-@applies("every host")
-def looked_at(machine: NodeTopology) -> Applicability | None:
+def looked_at(machine: NodeTopology) -> Applicability:
     """Apply where the userland was looked at."""
-    older = "the snapshot was taken without a look at the userland"
-    return None if machine.userland else Applicability(None, older)
+    if machine.userland:
+        return Applicability(True, "every host")
+    return Applicability(None, "the snapshot was taken without a look at the userland")
 
 
-@applies("every host with a kubelet")
 def with_kubelet(machine: NodeTopology) -> Applicability:
     """Apply to hosts with a kubelet."""
     return looked_at(machine) if machine.kubelet else Applicability(False, "no kubelet")
 
 
-@applies("with a GPU for computing")
 def with_gpu(machine: NodeTopology) -> Applicability:
     """Apply to a host with a GPU of a data centre: a display does not count."""
     if not any(gpu.vendor == NVIDIA for gpu in machine.gpus) and not machine.accelerators:
@@ -33,7 +31,7 @@ def with_gpu(machine: NodeTopology) -> Applicability:
     return looked_at(machine)
 
 
-@applies("with containerd", within=with_kubelet)
+@within(with_kubelet)
 def with_containerd(machine: NodeTopology) -> Applicability:
     """Apply where the kubelet's runtime is containerd, and its configuration was captured."""
     names = {process.name for process in userland(machine).processes or () if not process.in_pod}
@@ -46,7 +44,6 @@ def with_containerd(machine: NodeTopology) -> Applicability:
     return Applicability(True, f"containerd {containerd.version or 'of an unknown version'}")
 
 
-@applies("with containerd and an NVIDIA GPU")
 def with_containerd_and_nvidia(machine: NodeTopology) -> Applicability:
     """Apply where containerd gives NVIDIA's GPUs to containers."""
     if not own_gpus(machine):

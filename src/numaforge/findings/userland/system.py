@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import scope
 from numaforge.kubelet_minors.values.cpusets import CpuSetError, parse_cpuset
@@ -23,7 +23,7 @@ def _cgroup(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("control groups of version 1 are mounted", "/sys/fs/cgroup")
 
 
-@applies("with a kubelet whose failSwapOn is not false", within=scope.with_kubelet)
+@within(scope.with_kubelet)
 def _kubelet_minds_swap(machine: NodeTopology) -> Applicability:
     settings = scope.kubelet_settings(machine)
     if settings is None:
@@ -86,7 +86,7 @@ def _runtimes(machine: NodeTopology) -> list[HostProcess]:
     ]
 
 
-@applies("with a kubelet and containerd or CRI-O", within=scope.with_kubelet)
+@within(scope.with_kubelet)
 def _with_runtime(machine: NodeTopology) -> Applicability | None:
     return None if _runtimes(machine) else Applicability(False, "neither containerd nor CRI-O runs")
 
@@ -98,7 +98,7 @@ def _no_crash_kernel(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("no memory is kept for a crash kernel (crashkernel=)", "/proc/cmdline")
 
 
-@applies("with GPUs on several NUMA nodes and several NVMe drives", within=scope.with_gpu)
+@within(scope.with_gpu)
 def _with_nvme(machine: NodeTopology) -> Applicability:
     nodes = {gpu.numa_node for gpu in machine.gpus}
     drives = [nvme.numa_node for nvme in machine.nvmes]
@@ -118,7 +118,6 @@ def _nvme_elsewhere(machine: NodeTopology) -> Iterator[Seen]:
 _ASKED_SIZE = re.compile(r"(?:^| )((?:default_)?hugepagesz=([0-9]{1,9})([KMG]))(?= |$)", re.IGNORECASE)
 
 
-@applies("with a size of huge pages on the kernel's command line")
 def _asks_for_hugepages(machine: NodeTopology) -> Applicability:
     if machine.kernel_cmdline is None:
         return Applicability(None, "/proc/cmdline was not captured")
@@ -140,7 +139,6 @@ def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"{argument}: this kernel has {available}", "/proc/cmdline")
 
 
-@applies("with CPUs that the kernel isolates")
 def _isolates(machine: NodeTopology) -> Applicability:
     shown = format_cpulist(machine.isolated)
     return Applicability(bool(shown), f"it isolates {shown}" if shown else "it isolates none")

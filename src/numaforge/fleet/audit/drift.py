@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from numaforge.findings.drift import DriftRule
-from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, within
 from numaforge.findings.rules import machine_rule
 from numaforge.fleet.audit import kernel_files
 from numaforge.lib.errors import PlanError
@@ -26,13 +26,12 @@ DRIFT = sorted(
 """The rules about a saved plan, by id."""
 
 
-@applies("with a plan of numaforge's")
 def _with_plan(machine: NodeTopology) -> Applicability:
     there = bool(machine.previous_plan)
     return Applicability(there, "a plan is saved on it" if there else "no plan is saved on it")
 
 
-@applies("with a plan of numaforge's that can be read", within=_with_plan)
+@within(_with_plan)
 def _planned(machine: NodeTopology) -> Applicability | None:
     try:
         saved_plan(machine)
@@ -59,7 +58,7 @@ def _scope(rule: DriftRule) -> Scope:
     if concern is None:
         return _planned
 
-    @applies(concern.plans, within=_planned)
+    @within(_planned)
     def with_such_a_plan(machine: NodeTopology) -> Applicability | None:
         return None if concern.of(_plan(machine)) else Applicability(False, concern.otherwise)
 
@@ -72,10 +71,10 @@ def _of_machine(rule: DriftRule) -> MachineRule:
     def look(machine: NodeTopology) -> Iterable[Seen]:
         return rule.look(machine, _plan(machine))
 
-    return MachineRule(rule.id, rule.severity, rule.title, _scope(rule), _SAVED, rule.remedy, look)
+    machines = rule.concern.plans if rule.concern else "with a plan of numaforge's that can be read"
+    return MachineRule(rule.id, rule.severity, rule.title, machines, _scope(rule), _SAVED, rule.remedy, look)
 
 
-@applies("that numaforge has changed")
 def _changed(machine: NodeTopology) -> Applicability:
     there = bool(machine.previous_plan or machine.unfinished)
     return Applicability(

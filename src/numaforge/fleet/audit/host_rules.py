@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from numaforge.findings.engine import Applicability, Seen, applies
+from numaforge.findings.engine import Applicability, Seen
 from numaforge.findings.rules import machine_rule
 from numaforge.findings.userland import containerd, device_plugins, packages, scope, system
 from numaforge.lib.errors import PlanError
@@ -11,7 +11,6 @@ from numaforge.planning.document import loads
 from numaforge.roles.host.managers import contests
 
 
-@applies("that numaforge has planned")
 def _plan_on_host(machine: NodeTopology) -> Applicability:
     if machine.previous_plan is None:
         return Applicability(False, "numaforge has not planned this host")
