@@ -55,7 +55,11 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile, earlier: OfflinePl
     machine = as_before(machine, earlier)
     smt, named_cpus = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
     siblings = frozenset(cpu for core in machine.cores for cpu in core.cpus - {min(core.cpus)} if smt)
-    notices = [_no_smt(machine)] if smt and not siblings else []
+    no_smt = Notice(
+        "no-smt",
+        f"no core has more than one online thread (SMT is {machine.smt or 'not told of'}): nothing to take "
+        "offline",
+    )
     cpus = siblings | named_cpus
     new_offline = cpus & machine.online
     if cpus:
@@ -72,7 +76,9 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile, earlier: OfflinePl
         machine.kubelet_cores or () if new_offline else (),
         machine.kubelet_packages or () if new_offline else (),
     )
-    return Reasoned(plan, tuple(_decisions(profile, siblings, named_cpus)), tuple(notices))
+    return Reasoned(
+        plan, tuple(_decisions(profile, siblings, named_cpus)), (no_smt,) * (smt and not siblings)
+    )
 
 
 def as_before(machine: NodeTopology, earlier: OfflinePlan) -> NodeTopology:
@@ -176,20 +182,11 @@ def _closest_online(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> in
 
 def _scaled(cpufreq: Cpufreq, alike: dict[int, int]) -> Cpufreq:
     def more(values: Mapping[int, str]) -> dict[int, str]:
-        return dict(
-            sorted(
-                {
-                    **values,
-                    **{cpu: values[closest] for cpu, closest in alike.items() if closest in values},
-                }.items()
-            )
-        )
+        back = {cpu: values[closest] for cpu, closest in alike.items() if closest in values}
+        return dict(sorted({**values, **back}.items()))
 
-    return replace(
-        cpufreq,
-        governors=more(cpufreq.governors),
-        energy_preferences=more(cpufreq.energy_preferences),
-    )
+    governors, preferences = more(cpufreq.governors), more(cpufreq.energy_preferences)
+    return replace(cpufreq, governors=governors, energy_preferences=preferences)
 
 
 def _of(values: Mapping[int, str], cpus: CpuSet) -> dict[int, str]:
@@ -249,14 +246,6 @@ def _refuse_old_cgroups(machine: NodeTopology, field: str) -> None:
             where=field,
             remedy=f"boot with cgroup version 2, or leave {field} out",
         )
-
-
-def _no_smt(machine: NodeTopology) -> Notice:
-    return Notice(
-        "no-smt",
-        f"no core has more than one online thread (SMT is {machine.smt or 'not told of'}): nothing to take "
-        "offline",
-    )
 
 
 def _decisions(profile: NodeProfile, siblings: CpuSet, named_cpus: CpuSet) -> Iterator[Decision]:

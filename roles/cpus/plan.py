@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -145,16 +146,13 @@ def _places(topology: NodeTopology, profile: NodeProfile, count: int) -> tuple[t
         places, why, enough = every, "on all NUMA nodes", count
     if len(places) == 1:
         return (*places,), why
-    if len(places) <= enough and not _keeps_l3_groups(profile):
+    keeps_l3_groups = truth(profile.kubelet.cpu_manager_options.get(PREFER_ALIGN_BY_UNCORE_CACHE)) is True
+    if len(places) <= enough and not keeps_l3_groups:
         return tuple(sorted(places)), why
     package = {node: nodes[node][0].package for node in sorted(places, reverse=True)}
     first = {package: node for node, package in package.items()}
     why += ", one of them in each package so that the others and their L3 groups stay whole"
     return tuple(sorted(first.values())), why
-
-
-def _keeps_l3_groups(profile: NodeProfile) -> bool:
-    return truth(profile.kubelet.cpu_manager_options.get(PREFER_ALIGN_BY_UNCORE_CACHE)) is True
 
 
 def _order(topology: NodeTopology, profile: NodeProfile) -> CoreOrder:
@@ -362,9 +360,7 @@ def _devices_on(topology: NodeTopology, node: NumaNode) -> str:
         "GPU": sum(gpu.numa_node == node.id for gpu in topology.gpus),
         "accelerator": sum(one.numa_node == node.id for one in topology.accelerators),
     }
-    return " and ".join(
-        f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count
-    )
+    return " and ".join(counted(count, kind) for kind, count in counts.items() if count)
 
 
 def _devices_of(topology: NodeTopology, node: NumaNode) -> int:
@@ -372,85 +368,66 @@ def _devices_of(topology: NodeTopology, node: NumaNode) -> int:
     return nodes.count(node.id)
 
 
-def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
-    notices = []
+def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> Iterator[Notice]:
     if uneven_smt(topology):
         kubelet_cores = cores_seen(topology)
         sizes = [len(core.cpus) for core in kubelet_cores]
         kinds = " and ".join(f"{counted(sizes.count(size), 'core')} with {size}" for size in sorted({*sizes}))
-        notices.append(
-            Notice(
-                "uneven-smt",
-                f"{kinds} online threads: the kubelet counts {cpu_capacity(topology) // len(kubelet_cores)} "
-                "per core and may hand out parts of cores (kubernetes/kubernetes#140495)",
-            )
+        yield Notice(
+            "uneven-smt",
+            f"{kinds} online threads: the kubelet counts {cpu_capacity(topology) // len(kubelet_cores)} "
+            "per core and may hand out parts of cores (kubernetes/kubernetes#140495)",
         )
     if topology.offline:
-        notices.append(
-            Notice(
-                "offline-cpus",
-                f"CPUs {format_cpulist(topology.offline)} are offline and not planned; when they come online "
-                "the kubelet's state file no longer fits, so plan again",
-            )
+        yield Notice(
+            "offline-cpus",
+            f"CPUs {format_cpulist(topology.offline)} are offline and not planned; when they come online "
+            "the kubelet's state file no longer fits, so plan again",
         )
-    notices += _kubelet_view_notices(topology)
+    yield from _kubelet_view_notices(topology)
     if plan.reserved & topology.isolated:
-        notices.append(
-            Notice(
-                "reserved-isolated",
-                f"reserved CPUs {format_cpulist(plan.reserved & topology.isolated)} are isolated by the "
-                "kernel's command line, so the system's own tasks are not balanced onto them; reserve "
-                "housekeeping CPUs with cpus.reserved.cpulist",
-            )
+        yield Notice(
+            "reserved-isolated",
+            f"reserved CPUs {format_cpulist(plan.reserved & topology.isolated)} are isolated by the "
+            "kernel's command line, so the system's own tasks are not balanced onto them; reserve "
+            "housekeeping CPUs with cpus.reserved.cpulist",
         )
     for node in sorted(topology.numa_nodes, key=lambda node: node.id):
         cpus_left = len(node.cpus - plan.reserved)
         if node.cpus and cpus_left < _devices_of(topology, node):
-            notices.append(
-                Notice(
-                    "fewer-cpus-than-gpus",
-                    f"NUMA node {node.id} has {_devices_on(topology, node)} and "
-                    f"{counted(cpus_left, 'CPU')} left for their pods",
-                )
+            yield Notice(
+                "fewer-cpus-than-gpus",
+                f"NUMA node {node.id} has {_devices_on(topology, node)} and "
+                f"{counted(cpus_left, 'CPU')} left for their pods",
             )
-    return tuple(notices)
 
 
-def _kubelet_view_notices(topology: NodeTopology) -> list[Notice]:
-    """Return notices where the kubelet counts other CPUs than there are; predictions use its count."""
-    notices = []
+def _kubelet_view_notices(topology: NodeTopology) -> Iterator[Notice]:
+    """Yield notices where the kubelet counts other CPUs than there are; predictions use its count."""
     if topology.kubelet_cores is not None and {core.cpus for core in topology.kubelet_cores} != {
         core.cpus for core in topology.cores if core.cpus <= cpus_seen(topology)
     }:
         per_core = cpu_capacity(topology) // len(topology.kubelet_cores)
-        notices.append(
-            Notice(
-                "cores-by-id",
-                "the kernel's CPU ids and its sibling masks disagree: the masks give "
-                f"{len(topology.cores)} cores, the kubelet goes by the ids and counts "
-                f"{len(topology.kubelet_cores)}, {per_core} CPUs in each; "
-                "the reserved cores are whole in both",
-            )
+        yield Notice(
+            "cores-by-id",
+            "the kernel's CPU ids and its sibling masks disagree: the masks give "
+            f"{len(topology.cores)} cores, the kubelet goes by the ids and counts "
+            f"{len(topology.kubelet_cores)}, {per_core} CPUs in each; the reserved cores are whole in both",
         )
     if unseen := topology.online - cpus_seen(topology):
-        notices.append(
-            Notice(
-                "cpus-in-no-numa-node",
-                f"CPUs {format_cpulist(unseen)} are in no NUMA node that the kernel shows, so the kubelet "
-                f"does not find them: it reports {cpu_capacity(topology)} CPUs and gives none of these to "
-                "pods of their own",
-            )
+        yield Notice(
+            "cpus-in-no-numa-node",
+            f"CPUs {format_cpulist(unseen)} are in no NUMA node that the kernel shows, so the kubelet "
+            f"does not find them: it reports {cpu_capacity(topology)} CPUs and gives none of these to "
+            "pods of their own",
         )
     if cpu_capacity(topology) > len(topology.online):
-        notices.append(
-            Notice(
-                "offline-cpus-counted",
-                f"the kernel shows no NUMA nodes, so the kubelet counts the offline CPUs "
-                f"{format_cpulist(topology.offline)}, too: it promises more CPUs than pods can run on; bring "
-                "them online, or remove them from the machine",
-            )
+        yield Notice(
+            "offline-cpus-counted",
+            f"the kernel shows no NUMA nodes, so the kubelet counts the offline CPUs "
+            f"{format_cpulist(topology.offline)}, too: it promises more CPUs than pods can run on; bring "
+            "them online, or remove them from the machine",
         )
-    return notices
 
 
 def plan_cpus(

@@ -7,17 +7,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.lib.quantity import format_bytes
 from numaforge.lib.section import Section, at_most_one_of, exactly_one_of
-from numaforge.lib.section_values import PERCENTAGE, Count, as_text, byte_count
+from numaforge.lib.section_values import SHARE, Count, as_text, byte_count, share
 
-_SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
 _HUGEPAGE_SIZE = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi)")
-
-
-def _share(value: object) -> str:
-    text = str(value)
-    if not re.fullmatch(_SHARE, text):
-        raise ValueError(f"{value!r} is not a share of a NUMA node's memory; write for example 25%")
-    return text
 
 
 def _hugepage_size(value: object) -> str:
@@ -29,7 +21,11 @@ def _hugepage_size(value: object) -> str:
     return format_bytes(byte_count(text))
 
 
-MemoryShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
+MemoryShare = Annotated[
+    str,
+    share("a share of a NUMA node's memory; write for example 25%"),
+    as_text("percentage", f"^{SHARE}$"),
+]
 HugepageSize = Annotated[
     str, BeforeValidator(_hugepage_size), as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$")
 ]

@@ -129,35 +129,33 @@ def _cpu_sets(
     wish = profile.kernel
     isolated = isolated_by(wish.cmdline)
     if wish.isolated_cpus is not None:
-        isolated = chosen = _chosen_cpus("kernel.isolated_cpus", wish.isolated_cpus, cpus)
-        reason = "the scheduler and managed interrupts keep off them"
-        yield _Intent(
-            "kernel.isolated_cpus",
-            (f"isolcpus=managed_irq,domain,{chosen}",),
-            _because(profile, "kernel.isolated_cpus", reason),
-        )
+        isolated = _chosen_cpus("kernel.isolated_cpus", wish.isolated_cpus, cpus)
     if isolated:
         text = (
             f"CPUs {isolated} are not balanced by the scheduler: threads of pods that are not pinned stay on "
             "the CPU on which they start, even when it is busy"
         )
         notices.append(Notice("cpus-isolated", text))
-    if wish.nohz_full is not None:
-        chosen = _chosen_cpus("kernel.nohz_full", wish.nohz_full, cpus)
-        if topology.nohz_full is None:
+    rows = (
+        (
+            "isolated_cpus",
+            wish.isolated_cpus,
+            "isolcpus=managed_irq,domain,",
+            "the scheduler and managed interrupts keep off them",
+        ),
+        ("nohz_full", wish.nohz_full, "nohz_full=", "no tick interrupts a thread that has its CPU to itself"),
+        ("rcu_nocbs", wish.rcu_nocbs, "rcu_nocbs=", "RCU callbacks run on other CPUs"),
+    )
+    for key, asked, parameter, reason in rows:
+        if asked is None:
+            continue
+        field = f"kernel.{key}"
+        chosen = _chosen_cpus(field, asked, cpus)
+        if key == "nohz_full" and topology.nohz_full is None:
             text = "this kernel always ticks (no CONFIG_NO_HZ_FULL): nohz_full left alone"
             notices.append(Notice("no-nohz-full", text))
         else:
-            reason = "no tick interrupts a thread that has its CPU to itself"
-            yield _Intent(
-                "kernel.nohz_full", (f"nohz_full={chosen}",), _because(profile, "kernel.nohz_full", reason)
-            )
-    if wish.rcu_nocbs is not None:
-        chosen = _chosen_cpus("kernel.rcu_nocbs", wish.rcu_nocbs, cpus)
-        reason = "RCU callbacks run on other CPUs"
-        yield _Intent(
-            "kernel.rcu_nocbs", (f"rcu_nocbs={chosen}",), _because(profile, "kernel.rcu_nocbs", reason)
-        )
+            yield _Intent(field, (f"{parameter}{chosen}",), _because(profile, field, reason))
 
 
 def _chosen_cpus(field: str, wish: str, cpus: CpuPlan) -> str:
@@ -192,20 +190,15 @@ def _switches(profile: NodeProfile) -> Iterator[_Intent]:
             where="kernel.numa_balancing",
             remedy="set the same value in both, or leave one out",
         )
-    numa = {True: "numa_balancing=enable", False: "numa_balancing=disable"}
     rows = (
-        ("init_on_alloc", wish.init_on_alloc, _number("init_on_alloc"), "pages that are handed out"),
-        ("numa_balancing", wish.numa_balancing, numa, "from the first moment of a boot"),
-        ("skew_tick", wish.skew_tick, _number("skew_tick"), "when the CPUs tick"),
+        ("init_on_alloc", wish.init_on_alloc, ("0", "1"), "pages that are handed out"),
+        ("numa_balancing", wish.numa_balancing, ("disable", "enable"), "from the first moment of a boot"),
+        ("skew_tick", wish.skew_tick, ("0", "1"), "when the CPUs tick"),
     )
-    for key, value, parameters, reason in rows:
+    for key, value, words, reason in rows:
         if value is not None:
             field = f"kernel.{key}"
-            yield _Intent(field, (parameters[value],), _because(profile, field, reason))
-
-
-def _number(name: str) -> dict[bool, str]:
-    return {True: f"{name}=1", False: f"{name}=0"}
+            yield _Intent(field, (f"{key}={words[value]}",), _because(profile, field, reason))
 
 
 def _max_cstate(topology: NodeTopology, profile: NodeProfile, notices: list[Notice]) -> Iterator[_Intent]:
@@ -305,41 +298,30 @@ def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: s
         return cmdline
     pci_words = [parameter for parameter in cmdline if parameter.startswith("pci=")]
     sources = pci_words or ((topology.kernel_cmdline or "").split() if _by_grubby(topology) else [])
-    options_given = [
-        option_word for word in sources if word.startswith("pci=") for option_word in word[4:].split(",")
-    ]
+    given = [one for word in sources if word.startswith("pci=") for one in word[4:].split(",") if one]
     name = option.partition("=")[0]
-    if pci_words and any(option_word.startswith(f"{name}=") for option_word in options_given):
+    others = [one for one in dict.fromkeys(given) if not one.startswith(f"{name}=")]
+    if pci_words and len(others) < len({*given}):
         raise PlanError(
             f"gives {name}, which rdma.gpudirect.acs computes",
             where="kernel.cmdline",
             remedy="keep one of the two: set rdma.gpudirect.acs: keep, or drop this option",
         )
-    options = [
-        option_word
-        for option_word in dict.fromkeys(options_given)
-        if option_word and not option_word.startswith(f"{name}=")
-    ]
     rest = tuple(parameter for parameter in cmdline if parameter not in pci_words)
-    return (*rest, f"pci={','.join([*options, option])}")
+    return (*rest, f"pci={','.join([*others, option])}")
 
 
-def _notices(plan: KernelPlan, topology: NodeTopology) -> tuple[Notice, ...]:
-    if not plan.cmdline:
-        return ()
-    if plan.reboot == "allowed":
-        return (Notice("reboots", f"a node that runs without {' '.join(plan.cmdline)} reboots for it"),)
+def _notices(plan: KernelPlan, topology: NodeTopology) -> Iterator[Notice]:
     running = (topology.kernel_cmdline or "").split()
     missing = [parameter for parameter in plan.cmdline if parameter not in running]
-    if not missing:
-        return ()
-    return (
-        Notice(
+    if plan.cmdline and plan.reboot == "allowed":
+        yield Notice("reboots", f"a node that runs without {' '.join(plan.cmdline)} reboots for it")
+    elif missing:
+        yield Notice(
             "reboot-pending",
             f"the kernel parameters {' '.join(missing)} wait for a reboot, and maintenance.reboot is "
             f"{plan.reboot}: nothing is written for them",
-        ),
-    )
+        )
 
 
 def plan_kernel(
@@ -364,11 +346,8 @@ def plan_kernel(
     _refuse_repeated(machine, cmdline)
     kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
     decisions = (Decision(intent.place, " ".join(intent.parameters), intent.reason) for intent in intents)
-    return Reasoned(
-        kernel,
-        (*size.decisions, *decisions),
-        (*size.notices, *notices, *_notices(kernel, machine)),
-    )
+    notices += _notices(kernel, machine)
+    return Reasoned(kernel, (*size.decisions, *decisions), (*size.notices, *notices))
 
 
 _FIELD = "kernel.page_size"

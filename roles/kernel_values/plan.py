@@ -132,14 +132,11 @@ def _governors(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> d
         notices.append(Notice("no-cpufreq", "no cpufreq: governor left alone"))
         return {}
     if wish.governor not in cpufreq.available:
-        notices.append(
-            Notice(
-                "no-such-governor",
-                f"the cpufreq driver {cpufreq.driver} offers "
-                f"{', '.join(cpufreq.available) or 'no governors'}, not "
-                f"{wish.governor}: governor left alone",
-            )
+        text = (
+            f"the cpufreq driver {cpufreq.driver} offers {', '.join(cpufreq.available) or 'no governors'}, "
+            f"not {wish.governor}: governor left alone"
         )
+        notices.append(Notice("no-such-governor", text))
         return {}
     return dict.fromkeys(sorted(cpufreq.governors), wish.governor)
 
@@ -149,19 +146,15 @@ def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Noti
     if wish.energy_preference is None:
         return {}
     if cpufreq is None or not cpufreq.energy_preferences:
-        notices.append(
-            Notice("no-energy-preference", "the host has no energy_performance_preference: left alone")
-        )
+        text = "the host has no energy_performance_preference: left alone"
+        notices.append(Notice("no-energy-preference", text))
         return {}
     if wish.energy_preference not in cpufreq.available_energy_preferences:
-        notices.append(
-            Notice(
-                "no-such-energy-preference",
-                f"the cpufreq driver {cpufreq.driver} offers "
-                f"{', '.join(cpufreq.available_energy_preferences)}, not "
-                f"{wish.energy_preference}: energy preference left alone",
-            )
+        text = (
+            f"the cpufreq driver {cpufreq.driver} offers {', '.join(cpufreq.available_energy_preferences)}, "
+            f"not {wish.energy_preference}: energy preference left alone"
         )
+        notices.append(Notice("no-such-energy-preference", text))
         return {}
     return dict.fromkeys(sorted(cpufreq.energy_preferences), wish.energy_preference)
 
@@ -233,28 +226,21 @@ def _sysctls(
         for name in chosen
         if name not in topology.sysctls and (name in of_sets_alone or name.rpartition(".")[0] in listed)
     }
-    notices.extend(
-        Notice("no-such-sysctl", f"this kernel has no {name}: left alone{_hint(name, topology)}")
-        for name in sorted(missing)
-    )
+    for name in sorted(missing):
+        nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        notices.append(Notice("no-such-sysctl", f"this kernel has no {name}: left alone{hint}"))
     return {name: chosen[name] for name in sorted(chosen) if name not in missing}
 
 
-def _hint(name: str, topology: NodeTopology) -> str:
-    """Return a hint at the kernel's nearest sysctl for one that it lacks; "" where none is near."""
-    nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
-
-
-def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
+def _decisions(plan: TuningPlan, profile: NodeProfile) -> Iterator[Decision]:
     wish = profile.tuning
-    decisions = []
     if plan.governors:
         reason = f"{profile.choice('tuning.governor')}, on every online CPU"
-        decisions.append(Decision("tuning.governor", wish.governor or "", reason))
+        yield Decision("tuning.governor", wish.governor or "", reason)
     if plan.energy_preferences:
         reason = f"{profile.choice('tuning.energy_preference')}, on every online CPU"
-        decisions.append(Decision("tuning.energy_preference", wish.energy_preference or "", reason))
+        yield Decision("tuning.energy_preference", wish.energy_preference or "", reason)
     if plan.idle_states_off and wish.cpu_idle:
         limit = (
             wish.cpu_idle.deepest
@@ -264,23 +250,18 @@ def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
         off = ", ".join(
             f"state{state.index} off on {format_cpulist(state.cpus)}" for state in plan.idle_states_off
         )
-        reason = f"{_choice_within(profile, 'tuning.cpu_idle')}: nothing deeper than {limit}"
-        decisions.append(Decision("tuning.cpu_idle", off, reason))
+        # The source of a section may be recorded under one of its keys.
+        below = (source for source in sorted(profile.sources) if source.startswith("tuning.cpu_idle."))
+        reason = f"{profile.choice(next(below, 'tuning.cpu_idle'))}: nothing deeper than {limit}"
+        yield Decision("tuning.cpu_idle", off, reason)
     for path, value in knob_values(plan).items():
         knob = KNOB_AT[path]
         which = f"{path.removeprefix(knob.feature.folder)} " if knob.feature and len(knob.files) > 1 else ""
         subject = f"tuning.{knob.key}"
-        decisions.append(Decision(subject, f"{which}{value}", profile.choice(subject)))
+        yield Decision(subject, f"{which}{value}", profile.choice(subject))
     if plan.swap_off:
         reason = f"{profile.choice('tuning.swap')}: memory that pods were given is not taken to disk"
-        decisions.append(Decision("tuning.swap", "off", reason))
-    return tuple(decisions)
-
-
-def _choice_within(profile: NodeProfile, path: str) -> str:
-    """Return the reason for a section; its source may be recorded under one of its keys."""
-    below = (source for source in sorted(profile.sources) if source.startswith(f"{path}."))
-    return profile.choice(next(below, path))
+        yield Decision("tuning.swap", "off", reason)
 
 
 def _sysctl_decisions(plan: TuningPlan, reasons: Mapping[str, str]) -> Iterator[Decision]:

@@ -149,8 +149,9 @@ def _path(kubelet: KubeletPlan, state_file: str) -> str:
     return f"{kubelet.root_dir}/{state_file}"
 
 
-def flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ...]:
+def flags_after(install: KubeletInstall | None, kubelet: KubeletPlan) -> tuple[str, ...]:
     """Return the flags, with the --config-dir that the plan's unit drop-in adds."""
-    if kubelet.config_dir is None or flag_value(install.flags, "config-dir") is not None:
-        return install.flags
-    return (*install.flags, f"--config-dir={kubelet.config_dir}")
+    flags = install.flags if install else ()
+    if kubelet.config_dir is None or flag_value(flags, "config-dir") is not None:
+        return flags
+    return (*flags, f"--config-dir={kubelet.config_dir}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import (
@@ -34,7 +34,7 @@ from numaforge.kubelet_minors.options import (
     topology_options,
 )
 from numaforge.kubelet_minors.values.numbers import truth
-from numaforge.kubelet_minors.versions import KubeletVersion
+from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import KubeletConfigError, PlanError
 from numaforge.lib.given import digits
@@ -46,13 +46,12 @@ from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
 from numaforge.roles.hugepages.plan import WantedPages, pools_after
 from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
-from numaforge.roles.kubelet.existing import ExistingSettings
+from numaforge.roles.kubelet.existing import ExistingSettings, read_existing
 from numaforge.roles.kubelet.largest_pods import admits_all_devices
 from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.memory.plan import MemoryPlan, holds_reservation
 
 if TYPE_CHECKING:
-    from numaforge.planning.installed import InstalledKubelet
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
 
@@ -84,16 +83,12 @@ def kubelet_version(
     if topology.kubelet and distribution and version_wish is None and not _takes_drop_ins(topology.kubelet):
         arguments = topology.kubelet.arguments_file
         unread = f"; {arguments} was not read" if arguments in topology.unreadable else ""
-        return Reasoned(
-            None,
-            notices=(
-                Notice(
-                    "kubelet-of-a-distribution",
-                    f"{distribution} runs this host's kubelet its own way, and no drop-in is known to reach "
-                    f"it{unread}: its settings are not planned, and what would disturb its pods is refused",
-                ),
-            ),
+        notice = Notice(
+            "kubelet-of-a-distribution",
+            f"{distribution} runs this host's kubelet its own way, and no drop-in is known to reach "
+            f"it{unread}: its settings are not planned, and what would disturb its pods is refused",
         )
+        return Reasoned(None, notices=(notice,))
     installed = topology.kubelet.version if topology.kubelet else None
     text, field = version_wish or installed, "kubelet version"
     if text is None:
@@ -106,21 +101,32 @@ def kubelet_version(
             remedy="fix it, or run again when the host is less busy, or name kubelet.version in the profile",
         )
     if text is None:
-        return Reasoned(
-            None,
-            notices=(
-                Notice(
-                    "no-kubelet",
-                    f"{unknown} and the profile names no version: its settings are not planned",
-                ),
-            ),
-        )
+        text = f"{unknown} and the profile names no version: its settings are not planned"
+        return Reasoned(None, notices=(Notice("no-kubelet", text),))
     try:
         version = KubeletVersion.parse(text)
     except KubeletConfigError as error:
         raise PlanError(error.message, where=field, remedy=error.remedy) from error
     notices = (Notice("newer-kubelet", version.notice),) if version.notice else ()
     return Reasoned(version, notices=notices)
+
+
+class InstalledKubelet(NamedTuple):
+    """The installed kubelet: its version and existing settings."""
+
+    version: KubeletVersion | None
+    existing: ExistingSettings
+
+
+def read_installed(
+    machine: NodeTopology, profile: NodeProfile, version_wish: str | None, earlier: NodePlan | None
+) -> Reasoned[InstalledKubelet]:
+    """Return the kubelet of this host with its admin's settings."""
+    version = kubelet_version(machine, profile, version_wish, earlier)
+    existing = read_existing(
+        machine.kubelet, earlier.kubelet if earlier else None, version.value or KubeletVersion(LATEST_MINOR)
+    )
+    return Reasoned(InstalledKubelet(version.value, existing), version.decisions, version.notices)
 
 
 def _takes_drop_ins(kubelet: KubeletInstall) -> bool:
@@ -167,9 +173,12 @@ class _Chooser:
             engine.require(self.wish, self.version)
             self.decisions.append(Decision(engine.FIELD, "dra", self.profile.choice(engine.FIELD)))
             self.notices += engine.notices(self.version)
-        cpu_policy = self._policy(
-            "cpuManagerPolicy", self.wish.cpu_manager_policy, *self._cpu_policy_default()
+        cpu_default = (
+            ("static", "Guaranteed pods that ask for whole CPUs get them to themselves")
+            if self.cpus.reserved
+            else ("none", "no CPUs are reserved, which the static policy needs")
         )
+        cpu_policy = self._policy("cpuManagerPolicy", self.wish.cpu_manager_policy, *cpu_default)
         if cpu_policy == "static" and not self.cpus.reserved:
             raise PlanError(
                 "the static CPU manager needs reserved CPUs, and this machine's only core cannot be divided",
@@ -211,15 +220,12 @@ class _Chooser:
             "featureGates": self._gates(cpu_chosen, topology_chosen),
             "registerWithTaints": self._taints(),
         }
+        by_flags = [name for name in settings if (flag := self.existing.get(name)) and flag.from_flag]
         return {
             name: value
             for name, value in settings.items()
-            if value not in ("", {}, []) and self._set_by_file(name)
+            if value not in ("", {}, []) and name not in by_flags
         }
-
-    def _set_by_file(self, name: str) -> bool:
-        flag = self.existing.get(name)
-        return flag is None or not flag.from_flag
 
     def _refuse_reserved_cgroups(self) -> None:
         for name in ("systemReservedCgroup", "kubeReservedCgroup"):
@@ -250,11 +256,6 @@ class _Chooser:
             value = default
         self.decisions.append(Decision(subject, value, reason))
         return value
-
-    def _cpu_policy_default(self) -> tuple[str, str]:
-        if self.cpus.reserved:
-            return "static", "Guaranteed pods that ask for whole CPUs get them to themselves"
-        return "none", "no CPUs are reserved, which the static policy needs"
 
     def _topology_policy_default(self, cpu_policy: str) -> tuple[str, str]:
         """Return the strictest policy that admits one pod with all GPUs, and the reason.
@@ -292,23 +293,19 @@ class _Chooser:
             return policy, reason
         if self._has_too_many_numa_nodes():
             limit = f"{self._numa_node_limit()}, so it would not start with {policy}"
-            self.notices.append(
-                Notice(
-                    "not-aligned",
-                    f"{limit}: by default pods are not aligned to NUMA nodes here. To align them, "
-                    + "; or ".join([self._kubelet_with_limit(), *fewer_numa_nodes(self.topology)]),
-                )
+            self._notice(
+                "not-aligned",
+                f"{limit}: by default pods are not aligned to NUMA nodes here. To align them, "
+                + "; or ".join([self._kubelet_with_limit(), *fewer_numa_nodes(self.topology)]),
             )
             return "none", limit
         work = self._hint_work(cpu_policy, "None", policy)
         if not work.stalls:
             return policy, reason
-        self.notices.append(
-            Notice(
-                "not-aligned",
-                f"with {policy}, {work}: by default pods are not aligned to NUMA nodes here. To align them, "
-                f"{work.ways_to_align(self.topology)}",
-            )
+        self._notice(
+            "not-aligned",
+            f"with {policy}, {work}: by default pods are not aligned to NUMA nodes here. To align them, "
+            f"{work.ways_to_align(self.topology)}",
         )
         return "none", f"with {policy}, {work}, and no pod would be admitted in time"
 
@@ -362,7 +359,7 @@ class _Chooser:
                 where=memory if MEMORY_MANAGER in (work.endless or work.numa_nodes) else topology,
                 remedy=remedy,
             )
-        self.notices.append(Notice("many-hints", f"{work}: {remedy}"))
+        self._notice("many-hints", f"{work}: {remedy}")
 
     def _no_alignment(self) -> str:
         options = " and leave kubelet.topology_manager_options out"
@@ -389,39 +386,27 @@ class _Chooser:
         existing_options = {
             key: str(setting.value) for key, setting in self.existing.below("cpuManagerPolicyOptions").items()
         }
+        whole_map = self.existing.effective.get("cpuManagerPolicyOptions") or {}  # of files, and of a flag
         effective = {**existing_options, **chosen}
+        name = "cpuManagerPolicyOptions"
         if self._wants_full_cores(effective):
-            chosen[FULL_PCPUS_ONLY] = "true"
             effective[FULL_PCPUS_ONLY] = "true"
-            self._decide_option(
-                "cpuManagerPolicyOptions",
-                FULL_PCPUS_ONLY,
-                "true",
-                "pods do not share a core's threads with others",
-            )
+            reason = "pods do not share a core's threads with others"
+            self._turn_on(name, FULL_PCPUS_ONLY, chosen, reason)
         if self._wants_strict_reservation(effective, known_options):
-            chosen[STRICT_CPU_RESERVATION] = "true"
-            self._decide_option(
-                "cpuManagerPolicyOptions",
-                STRICT_CPU_RESERVATION,
-                "true",
+            reason = (
                 "no pod runs on reserved CPUs, not even one that shares CPUs with others; while pods have "
-                "all other CPUs to themselves the kubelet does not restart (kubernetes/kubernetes#141196)",
+                "all other CPUs to themselves the kubelet does not restart (kubernetes/kubernetes#141196)"
             )
-        elif not truth({**self._held_options(), **effective}.get(STRICT_CPU_RESERVATION)):
-            self.notices.append(
-                Notice(
-                    "reserved-cpus-shared",
-                    f"without {STRICT_CPU_RESERVATION}, kubelet {self.version} lets pods that share CPUs "
-                    "run on the reserved ones, too: only pods with CPUs of their own are kept off",
-                )
+            self._turn_on(name, STRICT_CPU_RESERVATION, chosen, reason)
+        elif not truth({**whole_map, **effective}.get(STRICT_CPU_RESERVATION)):
+            self._notice(
+                "reserved-cpus-shared",
+                f"without {STRICT_CPU_RESERVATION}, kubelet {self.version} lets pods that share CPUs "
+                "run on the reserved ones, too: only pods with CPUs of their own are kept off",
             )
         self._refuse_pairs(effective, topology_policy, field)
         return dict(sorted(chosen.items()))
-
-    def _held_options(self) -> Mapping[str, Any]:
-        """Return the options that the kubelet's files and flags set, a flag's whole map included."""
-        return self.existing.effective.get("cpuManagerPolicyOptions") or {}
 
     def _wants_strict_reservation(self, effective: Options, known_options: Mapping[str, OptionState]) -> bool:
         """Whether to turn the option on where it is unset: from the first minor in which it is not alpha."""
@@ -523,13 +508,8 @@ class _Chooser:
             and PREFER_CLOSEST_NUMA not in {**existing_options, **chosen}
             and self.existing.get("topologyManagerPolicyOptions") is None
         ):
-            chosen[PREFER_CLOSEST_NUMA] = "true"
-            self._decide_option(
-                "topologyManagerPolicyOptions",
-                PREFER_CLOSEST_NUMA,
-                "true",
-                "pods that need several NUMA nodes get near ones",
-            )
+            reason = "pods that need several NUMA nodes get near ones"
+            self._turn_on("topologyManagerPolicyOptions", PREFER_CLOSEST_NUMA, chosen, reason)
 
     def _judge_division(self, policy: str, chosen: Options) -> None:
         """Add a notice of what pods with GPUs get where firmware divides an EPYC into NUMA nodes.
@@ -537,11 +517,10 @@ class _Chooser:
         It names the alternatives. A GPU is near one NUMA node: its quadrant in NPS4, the quadrant's first L3
         with L3 as NUMA domain.
         """
-        sizes = self._pod_cpus_near_gpus()
-        nodes, packages = (
-            sum(bool(node.cpus) for node in self.topology.numa_nodes),
-            len(self.topology.packages),
-        )
+        near_gpus = {gpu.numa_node for gpu in self.topology.gpus}
+        with_cpus = [node for node in self.topology.numa_nodes if node.cpus]
+        sizes = [len(node.cpus - self.cpus.reserved) for node in with_cpus if node.id in near_gpus]
+        nodes, packages = len(with_cpus), len(self.topology.packages)
         has_notice = any(notice.id == "not-aligned" for notice in self.notices)  # it names the alternatives
         if self.topology.cpu_vendor != _EPYC or not sizes or nodes <= packages or has_notice:
             return
@@ -554,23 +533,12 @@ class _Chooser:
             "restricted": "restricted refuses a pod whose GPUs need fewer NUMA nodes than its CPUs: set "
             + best,
         }.get(policy, f"{policy} aligns none of them: set {best}")
-        self.notices.append(
-            Notice(
-                "divided-packages",
-                f"{packages} packages are {nodes} NUMA nodes, and pods find at most {max(sizes)} CPUs on "
-                f"that of a GPU; {under}; or choose NPS1 in the firmware, without L3 as NUMA domain: a "
-                "package is then one NUMA node, on which such a pod is aligned",
-            )
+        self._notice(
+            "divided-packages",
+            f"{packages} packages are {nodes} NUMA nodes, and pods find at most {max(sizes)} CPUs on "
+            f"that of a GPU; {under}; or choose NPS1 in the firmware, without L3 as NUMA domain: a "
+            "package is then one NUMA node, on which such a pod is aligned",
         )
-
-    def _pod_cpus_near_gpus(self) -> list[int]:
-        """Return the number of CPUs left to pods on each NUMA node that has CPUs and a GPU."""
-        near = {gpu.numa_node for gpu in self.topology.gpus}
-        return [
-            len(node.cpus - self.cpus.reserved)
-            for node in self.topology.numa_nodes
-            if node.cpus and node.id in near
-        ]
 
     def _has_too_many_numa_nodes(self) -> bool:
         """Whether this kubelet starts only with policy none here: no option raises its NUMA node limit."""
@@ -669,23 +637,25 @@ class _Chooser:
         self.decisions.append(Decision(f"kubelet.{name}", shown, self.profile.choice(field)))
         return taints
 
+    def _turn_on(self, name: str, option: str, chosen: Options, reason: str) -> None:
+        chosen[option] = "true"
+        self._decide_option(name, option, "true", reason)
+
     def _decide_option(self, name: str, option: str, value: str, reason: str) -> None:
         self.decisions.append(Decision(f"kubelet.{name}.{option}", value, reason))
 
-    def _amount(self, count: int, name: str) -> dict[str, str]:
-        self._notice_overruled_cpu(name)
-        return {"memory": format_bytes(count)} if count else {}
+    def _notice(self, notice_id: str, text: str) -> None:
+        self.notices.append(Notice(notice_id, text))
 
-    def _notice_overruled_cpu(self, name: str) -> None:
+    def _amount(self, count: int, name: str) -> dict[str, str]:
         setting = self.existing.get(name, "cpu")
         if setting and self.cpus.reserved:
-            self.notices.append(
-                Notice(
-                    "reserved-cpu-overruled",
-                    f"{setting.place} sets {name}.cpu: {setting.value}, which the kubelet ignores once "
-                    "reservedSystemCPUs is set",
-                )
+            self._notice(
+                "reserved-cpu-overruled",
+                f"{setting.place} sets {name}.cpu: {setting.value}, which the kubelet ignores once "
+                "reservedSystemCPUs is set",
             )
+        return {"memory": format_bytes(count)} if count else {}
 
     def _reserved_memory(self, policy: str) -> list[dict[str, Any]]:
         if policy != "Static":

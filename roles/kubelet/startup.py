@@ -12,13 +12,13 @@ from numaforge.findings import Finding, Severity
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
-from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Notice
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.roles.host.plan import UNIFIED
 from numaforge.roles.hugepages.plan import WantedPages, with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
+from numaforge.roles.kubelet.effect import flags_after
 
 if TYPE_CHECKING:
     from numaforge.roles.kubelet.plan import KubeletPlan
@@ -86,9 +86,7 @@ def judge_startup(
 
 
 def _report(machine: NodeTopology, kubelet: KubeletPlan, install: KubeletInstall | None) -> Report:
-    flags = install.flags if install else ()
-    if kubelet.config_dir is not None and flag_value(flags, "config-dir") is None:
-        flags = (*flags, f"--config-dir={kubelet.config_dir}")
+    flags = flags_after(install, kubelet)
     drop_ins = dict(install.drop_ins) if install else {}
     text = (install and install.config_text) or EMPTY_CONFIG
     if kubelet.drop_in is not None:

@@ -65,4 +65,18 @@ def fits(pattern: re.Pattern[str], complaint: str, *, quoted: bool = False) -> C
 ByteCount = Annotated[
     int, BeforeValidator(byte_count), as_text("quantity", f"^{QUANTITY}$", or_a=("integer",), minimum=0)
 ]
+SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
+
+
+def share(what: str) -> BeforeValidator:
+    """Return the validator of a share above 0% and up to 100%; `what` says in a message what is wrong."""
+
+    def validated(value: object) -> str:
+        if not re.fullmatch(SHARE, str(value)):
+            raise ValueError(f"{value!r} is not {what}")
+        return str(value)
+
+    return BeforeValidator(validated)
+
+
 Count = Annotated[int, Field(ge=0, strict=True)]

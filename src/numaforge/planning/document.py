@@ -1,7 +1,5 @@
 """The plan as a JSON document, schema 1: the same bytes for the same plan, lossless."""
 
-from typing import Any
-
 from numaforge.lib.codec import DocumentKind
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import NodeTopology
@@ -16,27 +14,10 @@ PLAN = DocumentKind(
 )
 
 
-def to_document(plan: NodePlan) -> dict[str, Any]:
-    """Return the plan as JSON data: sets as cpulists, mappings by CPU with equal CPUs grouped."""
-    return PLAN.encode(plan)
-
-
-def from_document(document: object) -> NodePlan:
-    """Return the plan in a document.
-
-    Raises PlanError for another schema and for a missing, unknown or invalid field.
-    """
-    return PLAN.decode(document)
-
-
-def dumps(plan: NodePlan) -> str:
-    """Return the plan as text, which ends in a newline."""
-    return PLAN.dumps(plan)
-
-
-def loads(text: str) -> NodePlan:
-    """Return the plan in a text; raises PlanError for text that is not a plan of this schema."""
-    return PLAN.loads(text)
+to_document, from_document = PLAN.encode, PLAN.decode
+"""A plan as JSON data, with sets as cpulists; PlanError for a missing, unknown or invalid field."""
+dumps, loads = PLAN.dumps, PLAN.loads
+"""A plan as text, which ends in a newline; PlanError for text that is not a plan of this schema."""
 
 
 def saved_plan(machine: NodeTopology) -> NodePlan | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,23 +9,17 @@ from pydantic import BeforeValidator, Field
 
 from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.lib.section import Section
-from numaforge.lib.section_values import PERCENTAGE, as_text
+from numaforge.lib.section_values import SHARE, as_text, share
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
 
 
-_SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
-
-
-def _share(value: object) -> str:
-    text = str(value)
-    if not re.fullmatch(_SHARE, text):
-        raise ValueError(f"{value!r} is not a share above 0% and up to 100%; write for example 80%")
-    return text
-
-
-MinShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
+MinShare = Annotated[
+    str,
+    share("a share above 0% and up to 100%; write for example 80%"),
+    as_text("percentage", f"^{SHARE}$"),
+]
 
 
 class Measure(Section):

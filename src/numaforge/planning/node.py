@@ -11,7 +11,6 @@ from numaforge.planning.allocatable import plan_allocatable, plan_devices
 from numaforge.planning.capacity import plan_capacity
 from numaforge.planning.document import saved_plan
 from numaforge.planning.files import planned_files
-from numaforge.planning.installed import read_installed
 from numaforge.planning.machine_notices import machine_notices
 from numaforge.planning.made_for import kind_notices
 from numaforge.planning.measure import plan_measure
@@ -34,7 +33,7 @@ from numaforge.roles.kernel_cmdline.parameters import isolated_by
 from numaforge.roles.kernel_cmdline.plan import plan_kernel
 from numaforge.roles.kernel_values.plan import plan_tuning
 from numaforge.roles.kubelet.largest_pods import plan_largest_pods
-from numaforge.roles.kubelet.plan import plan_kubelet
+from numaforge.roles.kubelet.plan import plan_kubelet, read_installed
 from numaforge.roles.kubelet.startup import judge_startup
 from numaforge.roles.memory.plan import plan_memory
 from numaforge.roles.mig.plan import as_cut, plan_mig

@@ -16,6 +16,7 @@ from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import place, place_flags
 from numaforge.planning.convert.rows import Fate, read, table
+from numaforge.planning.os_settings.bottlerocket import SETTINGS
 from numaforge.roles.mig.models import model_named
 
 _SHARING = {"time-slicing": "time_slicing", "mps": "mps"}
@@ -78,16 +79,9 @@ def convert_bottlerocket(draft: Draft, document: Mapping[str, Any]) -> None:
 def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> None:
     kubernetes, kernel = mapping(settings.get("kubernetes")), mapping(settings.get("kernel"))
     names = {
-        "cpuManagerPolicy": "cpu-manager-policy",
-        "topologyManagerPolicy": "topology-manager-policy",
-        "topologyManagerScope": "topology-manager-scope",
+        **SETTINGS,
         "cpuManagerPolicyOptions": "cpu-manager-policy-options",
-        "memoryManagerPolicy": "memory-manager-policy",
         "reservedMemory": "memory-manager-reserved-memory",
-        "reservedSystemCPUs": "reserved-cpus",
-        "kubeReserved": "kube-reserved",
-        "systemReserved": "system-reserved",
-        "evictionHard": "eviction-hard",
     }
     config: dict[str, Any] = {field: kubernetes[name] for field, name in names.items() if name in kubernetes}
     if options := kubernetes.get("cpu-manager-policy-options"):

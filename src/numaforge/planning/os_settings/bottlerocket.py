@@ -25,7 +25,7 @@ from numaforge.planning.plan import NodePlan
 from numaforge.roles.kernel_values.paths import knob_values
 from numaforge.roles.mig.models import known_model, profile_of
 
-_SETTINGS = {
+SETTINGS = {
     "cpuManagerPolicy": "cpu-manager-policy",
     "topologyManagerPolicy": "topology-manager-policy",
     "topologyManagerScope": "topology-manager-scope",
@@ -86,14 +86,14 @@ def _kubernetes(plan: NodePlan, left_out: list[LeftOut]) -> dict[str, Any]:
                 str(entry["numaNode"]): {"enabled": True, **entry["limits"]} for entry in value
             }
         elif name in _KEYS:
-            kubernetes[_SETTINGS[name]] = {key: value[key] for key in value if key in _KEYS[name]}
+            kubernetes[SETTINGS[name]] = {key: value[key] for key in value if key in _KEYS[name]}
             left_out += (
                 LeftOut(f"kubelet: {name}.{key}", "Bottlerocket does not offer it")
                 for key in value
                 if key not in _KEYS[name]
             )
-        elif name in _SETTINGS:
-            kubernetes[_SETTINGS[name]] = value
+        elif name in SETTINGS:
+            kubernetes[SETTINGS[name]] = value
         else:
             left_out.append(LeftOut(f"kubelet: {name}", "Bottlerocket has no setting for it"))
     return {**kubernetes, "node-labels": dict(plan.labels)}
