@@ -1,22 +1,18 @@
 """Section `host`: limits, packages, clock and control groups of the userland."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from numaforge.lib.section import Section
+from numaforge.lib.section import Section, each_once
 from numaforge.lib.section_values import QUANTITY, Count, as_text, byte_count
 
 UNLIMITED = "unlimited"
 
 
-def _bytes_or_unlimited(value: object) -> object:
-    return value if value == UNLIMITED else byte_count(value)
-
-
 ByteLimit = Annotated[
     int | Literal["unlimited"],
-    BeforeValidator(_bytes_or_unlimited),
+    BeforeValidator(lambda value: value if value == UNLIMITED else byte_count(value)),
     as_text("quantity or unlimited", f"^({QUANTITY}|{UNLIMITED})$", or_a=("integer",), minimum=0),
 ]
 Held = Literal["kernel", "driver", "kubelet", "containerd"]
@@ -44,7 +40,7 @@ class Host(Section):
     """The userland. Unset keys leave the host as it is."""
 
     limits: Limits = Field(default=Limits.unset(), description="Resource limits.")
-    hold_packages: tuple[Held, ...] = Field(
+    hold_packages: Annotated[tuple[Held, ...], AfterValidator(each_once)] = Field(
         default=(),
         description="Packages held at their version, in manual and unattended upgrades.",
         examples=[["kernel", "driver", "kubelet", "containerd"]],
@@ -59,9 +55,3 @@ class Host(Section):
         description="v2: a host with cgroup v1 is refused.",
         examples=["v2"],
     )
-
-    @model_validator(mode="after")
-    def _held_once(self) -> Self:
-        if len({*self.hold_packages}) < len(self.hold_packages):
-            raise ValueError("hold_packages names one of them twice; name each once")
-        return self

@@ -3,31 +3,27 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.lib.quantity import format_bytes
 from numaforge.lib.section import Section, at_most_one_of, exactly_one_of
-from numaforge.lib.section_values import SHARE, Count, as_text, byte_count, share
+from numaforge.lib.section_values import SHARE, Count, as_text, byte_count, fits
 
 _HUGEPAGE_SIZE = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi)")
 
 
-def _hugepage_size(value: object) -> str:
-    text = str(value)
-    if not _HUGEPAGE_SIZE.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is not a hugepage size as Kubernetes writes it; write for example 2Mi or 1Gi"
-        )
-    return format_bytes(byte_count(text))
-
-
 MemoryShare = Annotated[
     str,
-    share("a share of a NUMA node's memory; write for example 25%"),
-    as_text("percentage", f"^{SHARE}$"),
+    BeforeValidator(fits(SHARE, "is not a share of a NUMA node's memory; write for example 25%")),
+    as_text("percentage", f"^{SHARE.pattern}$"),
 ]
 HugepageSize = Annotated[
-    str, BeforeValidator(_hugepage_size), as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$")
+    str,
+    BeforeValidator(
+        fits(_HUGEPAGE_SIZE, "is not a hugepage size as Kubernetes writes it; write for example 2Mi or 1Gi")
+    ),
+    AfterValidator(lambda text: format_bytes(byte_count(text))),
+    as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$"),
 ]
 
 

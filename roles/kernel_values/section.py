@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from numaforge.lib.section import Removable, Section, each_once, exactly_one_of, given, off_is_no_boolean
-from numaforge.lib.section_values import Count, as_text
+from numaforge.lib.section_values import Count, as_text, fits
 from numaforge.machine.knobs import KNOBS
 from numaforge.roles.kernel_cmdline.section import Risk
 from numaforge.roles.kernel_values.dangers import danger
@@ -25,13 +25,6 @@ def _sysctl_text(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def _sysctl_name(value: object) -> str:
-    text = str(value)
-    if not _SYSCTL.fullmatch(text):
-        raise ValueError(f"{text!r} is not a sysctl; write its dotted name, for example vm.swappiness")
-    return text
-
-
 def _switches(value: object) -> object:
     return {"enabled": value} if isinstance(value, str) else value
 
@@ -43,7 +36,11 @@ Swap = Annotated[
     WithJsonSchema({"enum": ["off", "keep", False]}),
 ]
 Enabled = Literal["always", "madvise", "never"]  # of the knob, for a text alone
-SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text("sysctl name", f"^{_SYSCTL.pattern}$")]
+SysctlName = Annotated[
+    str,
+    BeforeValidator(fits(_SYSCTL, "is not a sysctl; write its dotted name, for example vm.swappiness")),
+    as_text("sysctl name", f"^{_SYSCTL.pattern}$"),
+]
 SysctlText = Annotated[str, BeforeValidator(_sysctl_text), as_text("sysctl value", or_a=("integer",))]
 
 

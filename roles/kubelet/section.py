@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from numaforge.lib.section import Removable
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 
 _VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
 _NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
-_TAINT_TEXT = f"({_DOMAIN}/)?{_NAME}(={_NAME}|=)?:(NoSchedule|PreferNoSchedule|NoExecute)"
+_TAINT = re.compile(f"({_DOMAIN}/)?{_NAME}(={_NAME}|=)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 
 
 def _kubelet_version(value: object) -> str:
@@ -33,15 +33,6 @@ def _option_text(value: object) -> str:
     raise ValueError(f"{value!r} is not an option's value; write true, false or a number")
 
 
-def _taint_text(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_TAINT_TEXT, value):
-        raise ValueError(
-            f"{value!r} is not a taint; write KEY=VALUE:EFFECT or KEY:EFFECT, such as "
-            "numaforge.io/unverified:NoSchedule"
-        )
-    return value
-
-
 def read_taint(text: str) -> dict[str, str]:
     """Return a taint such as "key=value:NoSchedule" in the form of a KubeletConfiguration."""
     key_value, _, effect = text.rpartition(":")
@@ -56,7 +47,10 @@ OptionText = Annotated[
     str, BeforeValidator(_option_text), as_text("option value", or_a=("boolean", "integer"))
 ]
 
-TaintText = Annotated[str, BeforeValidator(_taint_text), as_text("taint", f"^{_TAINT_TEXT}$")]
+_A_TAINT = "is not a taint; write KEY=VALUE:EFFECT or KEY:EFFECT, such as numaforge.io/unverified:NoSchedule"
+TaintText = Annotated[
+    str, BeforeValidator(fits(_TAINT, _A_TAINT, quoted=True)), as_text("taint", f"^{_TAINT.pattern}$")
+]
 
 
 class Kubelet(Removable):

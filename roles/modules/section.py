@@ -3,37 +3,33 @@
 import re
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from numaforge.lib.section import Section
-from numaforge.lib.section_values import as_text
+from numaforge.lib.section_values import as_text, fits
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 # modprobe.d has neither quotes nor escapes that every version reads: a space ends an option, "#" a line.
 _OPTION = re.compile(r"[A-Za-z0-9_]+(=[A-Za-z0-9_.,:;/=@%+~!-]*)?")
 
 
-def module_name(value: object) -> str:
-    """Return a module's name as the kernel has it below /sys/module: with "_" for "-".
-
-    Raises ValueError for an invalid name.
-    """
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is not the name of a kernel module; write for example ib_umad")
-    return value.replace("-", "_")
-
-
-def _option_text(value: object) -> str:
-    if not isinstance(value, str) or not _OPTION.fullmatch(value):
-        raise ValueError(
-            f"{value!r} is not an option of a module; write one NAME=VALUE per entry, without spaces and "
-            "quotes, for example NVreg_EnableStreamMemOPs=1"
-        )
-    return value
-
-
-ModuleName = Annotated[str, BeforeValidator(module_name), as_text("kernel module", f"^{_NAME.pattern}$")]
-Option = Annotated[str, BeforeValidator(_option_text), as_text("module option", f"^{_OPTION.pattern}$")]
+ModuleName = Annotated[
+    str,
+    BeforeValidator(
+        fits(_NAME, "is not the name of a kernel module; write for example ib_umad", quoted=True)
+    ),
+    AfterValidator(lambda name: name.replace("-", "_")),  # as the kernel has it below /sys/module
+    as_text("kernel module", f"^{_NAME.pattern}$"),
+]
+_AN_OPTION = (
+    "is not an option of a module; write one NAME=VALUE per entry, without spaces and quotes, for example "
+    "NVreg_EnableStreamMemOPs=1"
+)
+Option = Annotated[
+    str,
+    BeforeValidator(fits(_OPTION, _AN_OPTION, quoted=True)),
+    as_text("module option", f"^{_OPTION.pattern}$"),
+]
 
 
 class Modules(Section):

@@ -13,6 +13,8 @@ from numaforge.lib.quantity import parse_quantity
 QUANTITY = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
 # From 0% to 100%.
 PERCENTAGE = r"0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%"
+# The same without 0%.
+SHARE = re.compile(rf"(?!0+(\.0+)?%){PERCENTAGE}")
 
 
 def byte_count(value: object) -> int:
@@ -65,18 +67,4 @@ def fits(pattern: re.Pattern[str], complaint: str, *, quoted: bool = False) -> C
 ByteCount = Annotated[
     int, BeforeValidator(byte_count), as_text("quantity", f"^{QUANTITY}$", or_a=("integer",), minimum=0)
 ]
-SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
-
-
-def share(what: str) -> BeforeValidator:
-    """Return the validator of a share above 0% and up to 100%; `what` says in a message what is wrong."""
-
-    def validated(value: object) -> str:
-        if not re.fullmatch(SHARE, str(value)):
-            raise ValueError(f"{value!r} is not {what}")
-        return str(value)
-
-    return BeforeValidator(validated)
-
-
 Count = Annotated[int, Field(ge=0, strict=True)]

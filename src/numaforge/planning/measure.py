@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from numaforge.lib.reasons import Decision, Reasoned
 from numaforge.lib.section import Section
-from numaforge.lib.section_values import SHARE, as_text, share
+from numaforge.lib.section_values import SHARE, as_text, fits
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 MinShare = Annotated[
     str,
-    share("a share above 0% and up to 100%; write for example 80%"),
-    as_text("percentage", f"^{SHARE}$"),
+    BeforeValidator(fits(SHARE, "is not a share above 0% and up to 100%; write for example 80%")),
+    as_text("percentage", f"^{SHARE.pattern}$"),
 ]
 
 
