@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PLAN_PATH, PlannedFile
-from numaforge.machine.topology.model import SWAP_SERVICES, NodeTopology
+from numaforge.machine.snapshot.catalogue import SWAP_SERVICES
+from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.runtime import may_be_limited
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +29,26 @@ _FOLDERS = ("group_vars", "host_vars")
 _PREFIX = "ansible_"
 _OURS = ("numaforge_", "kubelet_start_seconds", "kubelet_stable_seconds")
 _OF_THE_ROLE = "numaforge_apply_"
+_NAMES = {"host": "hostname", "port": "port", "user": "user", "private_key_file": "key"}
 _LOGIN = {  # of two names for the same, Ansible takes the first
-    "ansible_host": "ssh_hostname",
-    "ansible_ssh_host": "ssh_hostname",
-    "ansible_port": "ssh_port",
-    "ansible_ssh_port": "ssh_port",
-    "ansible_user": "ssh_user",
-    "ansible_ssh_user": "ssh_user",
-    "ansible_private_key_file": "ssh_key",
-    "ansible_ssh_private_key_file": "ssh_key",
-    "ansible_password": "ssh_password",
-    "ansible_ssh_password": "ssh_password",
-    "ansible_ssh_pass": "ssh_password",
-}
+    f"ansible_{kind}{name}": f"ssh_{ours}"
+    for name, ours in (*_NAMES.items(), ("password", "password"))
+    for kind in ("", "ssh_")
+} | {"ansible_ssh_pass": "ssh_password"}
 _OPTIONS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 _CHECKING = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _CONNECTION = "ansible_connection"
 _BY_SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh")
+_PASSWORDS = ("ansible_become_pass", "ansible_become_password")
 _NOT_NEEDED = {
     "ansible_become": "a user other than root uses sudo",
     "ansible_become_method": "a user other than root uses sudo",
-    "ansible_become_pass": "sudo must work without a password",
-    "ansible_become_password": "sudo must work without a password",
+    **dict.fromkeys(_PASSWORDS, "sudo must work without a password"),
     "ansible_become_user": "sudo makes the user root",
-    "ansible_pipelining": "a host is asked over one connection",
     "ansible_python_interpreter": "a host needs no Python",
-    "ansible_ssh_pipelining": "a host is asked over one connection",
+    **dict.fromkeys(("ansible_pipelining", "ansible_ssh_pipelining"), "a host is asked over one connection"),
 }
 _AS_HERE = {"ansible_become_method": "sudo", "ansible_become_user": "root"}
-_PASSWORDS = ("ansible_become_pass", "ansible_become_password")
 _TEMPLATE = re.compile(r"\{\{|\{%")
 _SETTINGS = {
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",  # else a file with a mistake is an empty inventory
@@ -158,9 +150,7 @@ def translated(document: Mapping[str, Any]) -> AnsibleInventory:
     """
     variables = document.get("_meta", {}).get("hostvars", {})
     members = {name: _members(name, document, ()) for name in document if name != "_meta"}
-    names = list(
-        dict.fromkeys([*members.pop("all", ()), *(host for group in members.values() for host in group)])
-    )
+    names = dict.fromkeys([*members.pop("all", ()), *chain(*members.values())])
     return AnsibleInventory({name: _host_data(variables.get(name, {})) for name in names}, members)
 
 
@@ -170,7 +160,7 @@ def _members(group: str, document: Mapping[str, Any], parents: tuple[str, ...]) 
         return []
     content = document.get(group, {})
     children = (_members(child, document, (*parents, group)) for child in content.get("children", ()))
-    return list(dict.fromkeys([*content.get("hosts", ()), *(host for child in children for host in child)]))
+    return list(dict.fromkeys(chain(content.get("hosts", ()), *children)))
 
 
 def _host_data(variables: Mapping[str, Any]) -> dict[str, Any]:

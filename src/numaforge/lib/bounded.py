@@ -94,7 +94,8 @@ def run(
                 selector.register(stream, selectors.EVENT_READ)
         try:
             while selector.get_map():
-                _wait_until(deadline, command, timeout)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise subprocess.TimeoutExpired(command, timeout or 0)
                 for key, _ in selector.select(_seconds_left(deadline)):
                     if chunk := os.read(key.fd, _CHUNK):
                         outputs[key.fileobj] += allowance.spend(chunk)
@@ -118,8 +119,3 @@ def run_script(script: str, *arguments: str, timeout: float) -> subprocess.Compl
 
 def _seconds_left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0)
-
-
-def _wait_until(deadline: float | None, command: Sequence[str] | bytes, timeout: float | None) -> None:
-    if deadline is not None and time.monotonic() >= deadline:
-        raise subprocess.TimeoutExpired(command, timeout or 0)

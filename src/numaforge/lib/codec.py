@@ -152,7 +152,9 @@ class _GroupedByCpu:
 
         groups = dict_schema(handler.generate_schema(CpuSet), handler.generate_schema(str))
         return no_info_after_validator_function(
-            _ungrouped, groups, serialization=plain_serializer_function_ser_schema(_grouped)
+            lambda grouped: dict(sorted((cpu, word) for cpus, word in grouped.items() for cpu in cpus)),
+            groups,
+            serialization=plain_serializer_function_ser_schema(_grouped),
         )
 
 
@@ -186,10 +188,6 @@ def _grouped(values: Mapping[int, str]) -> dict[str, str]:
     for cpu, value in sorted(values.items()):
         cpus.setdefault(value, []).append(cpu)
     return {format_cpulist(members): value for value, members in cpus.items()}
-
-
-def _ungrouped(groups: Mapping[frozenset[int], str]) -> dict[int, str]:
-    return dict(sorted((cpu, value) for members, value in groups.items() for cpu in members))
 
 
 def _sorted(value: Any) -> Any:

@@ -41,9 +41,7 @@ class PlannedFile:
 
     path: str
     role: str  # the role that writes it: "topology", "tuning", "host"
-    template: (
-        str | None
-    )  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan
+    template: str | None  # below templates/, "kubelet/drop-in.conf.j2"; None: written from the plan
     mode: str = "0644"
     owner: str = "root"
     group: str = "root"

@@ -4,12 +4,9 @@ import json
 import math
 import os
 import select
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +45,7 @@ def read_text(
 ) -> str:
     """Return the text of a file, a pipe, or (`-`) standard input.
 
-    Raises `error`, with the path, for an unreadable file, one larger than `most_mib` or not in UTF-8, and for
-    a named pipe without a writer.
+    Raises `error`, with the path: unreadable, larger than `most_mib`, not UTF-8, a pipe without a writer.
     """
     where = _called(path)
     if not where:
@@ -69,10 +65,11 @@ def read_text(
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as failure:
+        encoding = "UTF-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "ISO-8859-1"
         raise error(
             f"is not UTF-8 text: {failure.reason} at byte {failure.start}",
             where=where,
-            remedy=f"save it as UTF-8: iconv -f {_likely_encoding(content)} -t UTF-8",
+            remedy=f"save it as UTF-8: iconv -f {encoding} -t UTF-8",
         ) from failure
 
 
@@ -93,8 +90,7 @@ def read_json(path: str | Path, *, most_mib: int = MOST_MIB, remedy: str | None 
 def parse_json(text: str) -> Any:
     """Return the content of a JSON text.
 
-    Raises NotJsonError for invalid JSON, a duplicate key, numbers beyond 64 bits, NaN and infinity, and more
-    than 100 levels.
+    Raises NotJsonError, too, for a duplicate key, numbers beyond 64 bits, NaN, and more than 100 levels.
     """
     try:
         document = json.loads(
@@ -111,7 +107,10 @@ def parse_json(text: str) -> Any:
     if is_deeper_than(DEEPEST, document):
         raise NotJsonError(f"nested too deeply; {DEEPEST} levels are accepted")
     if "\\ud" in text.lower():
-        _check_characters(document)
+        try:  # an escaped half of a character, which no file or terminal takes
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise NotJsonError(f"a text holds half a character: {error.object[error.start]!a}") from error
     return document
 
 
@@ -160,67 +159,33 @@ def _all_of(descriptor: int, most: int) -> bytes | None:
     chunks: list[bytes] = []
     size = 0
     try:
-        with _interruptible() as signals:
-            while size <= most:
-                chunk = _next_of(descriptor, signals)
-                if not chunk:
-                    return b"".join(chunks)
-                chunks.append(chunk)
-                size += len(chunk)
+        while size <= most:
+            chunk = _next_of(descriptor)
+            if not chunk:
+                return b"".join(chunks)
+            chunks.append(chunk)
+            size += len(chunk)
     finally:
         os.close(descriptor)
     return None
 
 
-def _next_of(descriptor: int, signals: list[int]) -> bytes:
+def _next_of(descriptor: int) -> bytes:
     """Return a descriptor's next bytes, none at its end; it is read only where that does not block."""
     # A pipe that no program has ever written into is at its end to a read, and never ready to select().
     ready = [] if os.get_blocking(descriptor) else [descriptor]
     while True:
-        if descriptor in ready:
+        if ready:
             with suppress(BlockingIOError):  # a pipe whose writer is not done
                 return os.read(descriptor, _CHUNK)
-        ready, _, _ = select.select([descriptor, *signals], [], [])
-        for signalled in set(signals) & set(ready):
-            os.read(signalled, _CHUNK)
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """Yield what becomes readable with a signal, in the thread that handles signals.
-
-    Python acts on a signal between its own instructions. One that arrives after the last of them and before
-    the kernel waits would be acted on when something else ends the wait, perhaps never.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield []
-        return
-    readable, written = socket.socketpair()
-    with readable, written:
-        written.setblocking(False)
-        previous_fd = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
-        try:
-            yield [readable.fileno()]
-        finally:
-            signal.set_wakeup_fd(previous_fd)
-
-
-def _likely_encoding(content: bytes) -> str:
-    return "UTF-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "ISO-8859-1"
+        # Python acts on a signal between its own instructions: one just before the wait, after a second.
+        ready, _, _ = select.select([descriptor], [], [], 1)
 
 
 def _members(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list) else ()
-
-
-def _check_characters(document: object) -> None:
-    """Refuse an escaped half of a character, which no file or terminal takes."""
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise NotJsonError(f"a text holds half a character: {error.object[error.start]!a}") from error
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,21 +8,8 @@ _COREUTILS = (
 )
 SYSTEMD = ("systemctl", "systemd-notify", "systemd-run")
 """Programs that are used where systemd runs."""
-CAPTURED_WITH = (
-    "cat",
-    "find",
-    "grep",
-    "id",
-    "ls",
-    "od",
-    "readlink",
-    "sed",
-    "stat",
-    "tr",
-    "uname",
-    "wc",
-    "xargs",
-)
+_CAPTURED = "cat find grep id ls od readlink sed stat tr uname wc xargs"
+CAPTURED_WITH = tuple(_CAPTURED.split())
 """Programs without which a capture would be wrong, not merely incomplete: it is refused."""
 CHANGED_WITH: Mapping[str, tuple[str, ...]] = {
     "coreutils": tuple(_COREUTILS.split()),

@@ -95,19 +95,17 @@ def validated(
     try:
         return model.model_validate(document)
     except ValidationError as invalid:
-        mistakes = [_mistake(detail, model, also_known) for detail in invalid.errors()]
+        mistakes = []
+        for detail in invalid.errors():
+            path = path_of(detail)
+            extra = detail["type"] == "extra_forbidden"
+            advice = f"; {_known_keys(path, model, also_known)}" if extra else ""
+            mistakes.append((dotted(path), f"{sentence(detail)}{advice}"))
     if len(mistakes) == 1:
         field, message = mistakes[0]
         raise error(message, where=f"{file}: {field}" if field else file)
     lines = "".join(f"\n  {field}: {message}" if field else f"\n  {message}" for field, message in mistakes)
     raise error(f"{len(mistakes)} mistakes:{lines}", where=file)
-
-
-def _mistake(detail: Mapping[str, Any], model: type[Section], also_known: tuple[str, ...]) -> tuple[str, str]:
-    """Return the field and the sentence for one of pydantic's error details."""
-    path = path_of(detail)
-    advice = f"; {_known_keys(path, model, also_known)}" if detail["type"] == "extra_forbidden" else ""
-    return dotted(path), f"{sentence(detail)}{advice}"
 
 
 def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: tuple[str, ...]) -> str:

@@ -87,6 +87,9 @@ class _DecimalLoader(_StrictLoader):
         return number
 
 
+_DecimalLoader.add_constructor(_INTEGER, _DecimalLoader.construct_decimal)
+
+
 class _ManifestLoader(_StrictLoader):
     """A loader that takes the last of a key's values, as kubectl does; `repeated` has each such place."""
 
@@ -95,12 +98,8 @@ class _ManifestLoader(_StrictLoader):
         self.repeated = repeated
 
     def note_repeated(self, key: yaml.ScalarNode) -> None:
-        self.repeated.append(
-            f"line {_line(key)}: the key {key.value!r} is written twice; the last one counts"
-        )
-
-
-_DecimalLoader.add_constructor(_INTEGER, _DecimalLoader.construct_decimal)
+        text = f"line {_line(key)}: the key {key.value!r} is written twice; the last one counts"
+        self.repeated.append(text)
 
 
 def read_yaml(
@@ -171,9 +170,8 @@ def read_yaml_documents(
             problem = "indented with a tab, where YAML takes blanks"
         if marker := _TEMPLATE.search(line):
             problem = f"{marker[0]} is of a template: give what helm template or envsubst makes of it"
-        raise _located(
-            error, f"not valid YAML: {problem}", file, mark.line + 1 if mark else None
-        ) from mistake
+        line_of = mark.line + 1 if mark else None
+        raise _located(error, f"not valid YAML: {problem}", file, line_of) from mistake
     except yaml.reader.ReaderError as mistake:
         line_number = text.encode()[: mistake.position].count(b"\n") + 1
         character = mistake.character if isinstance(mistake.character, int) else ord(mistake.character)
@@ -232,8 +230,5 @@ def _grow(opened: list[tuple[str | None, int]], size: int, line: int | None) -> 
 def _check_tag(event: yaml.NodeEvent, line: int | None) -> None:
     tag = getattr(event, "tag", None)
     if tag not in (None, "!", _TEXT):
-        raise _NotAcceptedError(f"the tag {_short(tag)} is not accepted; write the value without it", line)
-
-
-def _short(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
+        shown = tag.replace("tag:yaml.org,2002:", "!!")
+        raise _NotAcceptedError(f"the tag {shown} is not accepted; write the value without it", line)

@@ -53,9 +53,7 @@ def complete(reader: Reader) -> Reader:
     @wraps(reader)
     def read(text: str) -> Mapping[str, float]:
         if text and not text.endswith("\n"):
-            raise UnreadableOutputError(
-                f"its last line is cut off: {_short(text[text.rfind(chr(10)) + 1 :])!r}"
-            )
+            raise UnreadableOutputError(f"its last line is cut off: {_short(text.rpartition(chr(10))[2])!r}")
         return reader(text)
 
     return read
@@ -65,13 +63,20 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+def _only(pattern: str, text: str, expected: str) -> re.Match[str]:
+    """Return the one match in a text; refuse a text with none or several."""
+    matches = [*re.finditer(pattern, text, re.MULTILINE)]
+    if len(matches) != 1:
+        raise refusal(text, expected)
+    return matches[0]
+
+
 @complete
 def sysbench_memory(text: str) -> dict[str, float]:
     """Return the MB/s (1,000,000 bytes) of `sysbench memory`, which prints MiB/s."""
-    rates = re.findall(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, re.MULTILINE)
-    if len(rates) != 1:
-        raise refusal(text, "line of sysbench such as '5120.00 MiB transferred (1024.00 MiB/sec)'")
-    return {"": number(rates[0], "rate of sysbench") * 2**20 / 1e6}
+    expected = "line of sysbench such as '5120.00 MiB transferred (1024.00 MiB/sec)'"
+    rate = _only(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, expected)[1]
+    return {"": number(rate, "rate of sysbench") * 2**20 / 1e6}
 
 
 @complete
@@ -80,15 +85,8 @@ def stress_ng_memrate(text: str) -> dict[str, float]:
 
     stress-ng prints the mean of its instances, with 2^20 bytes in a MB.
     """
-    matches = re.findall(
-        r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec "
-        r"\(\w+ mean of (\d+) instances?\)$",
-        text,
-        re.MULTILINE,
-    )
-    if len(matches) != 1:
-        raise refusal(text, "line of stress-ng's memrate for read64")
-    rate, instances = matches[0]
+    form = r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec \(\w+ mean of (\d+) instances?\)$"
+    rate, instances = _only(form, text, "line of stress-ng's memrate for read64").groups()
     return {"": number(rate, "rate of memrate") * number(instances, "count of instances") * 2**20 / 1e6}
 
 
@@ -107,7 +105,8 @@ def cyclictest(text: str) -> dict[str, float]:
 @complete
 def rtla_timerlat(text: str) -> dict[str, float]:
     """Return the largest latency of a thread that `rtla timerlat top -q` has seen, in microseconds."""
-    rows = [cells[1].split() for cells in _rtla_rows(text, "Timer Latency", divided=True)]
+    groups = (row.split("|") for row in _rtla_rows(text, "Timer Latency"))
+    rows = [columns[1].split() if len(columns) > 1 else [] for columns in groups]
     if not rows or any(len(cells) != 4 for cells in rows):
         raise refusal(text, "row of rtla timerlat with cur, min, avg and max of the thread")
     return {"": max(number(cells[3], "latency of rtla") for cells in rows)}
@@ -116,7 +115,7 @@ def rtla_timerlat(text: str) -> dict[str, float]:
 @complete
 def rtla_osnoise(text: str) -> dict[str, float]:
     """Return the share of time that `rtla osnoise top -q` found taken, in percent, on the worst CPU."""
-    rows = [cells[0].split() for cells in _rtla_rows(text, "Operating System Noise", divided=False)]
+    rows = [row.split() for row in _rtla_rows(text, "Operating System Noise")]
     if not rows or any(len(cells) != 10 for cells in rows):
         raise refusal(text, "row of rtla osnoise with the available CPU time")
     available = [number(cells[2], "share of time") for cells in rows]
@@ -125,18 +124,14 @@ def rtla_osnoise(text: str) -> dict[str, float]:
     return {"": 100.0 - min(available)}
 
 
-def _rtla_rows(text: str, title: str, *, divided: bool) -> Iterator[list[str]]:
-    """Yield what follows `CPU #COUNT` in rtla's rows; `divided` rows have bars between groups of columns."""
+def _rtla_rows(text: str, title: str) -> Iterator[str]:
+    """Yield what follows `CPU #COUNT` in rtla's rows."""
     if title not in text:
         raise refusal(text, f"table {title!r} of rtla")
-    for line in text.splitlines():
-        row = re.match(r"^ *\d+ #(\d+)\b *\|?(.*)$", line)
-        if row is None:
-            continue
+    for row in re.finditer(r"^ *\d+ #(\d+)\b *\|?(.*)$", text, re.MULTILINE):
         if row[1] == "0":
             raise refusal(text, "CPU on which rtla has counted anything")
-        cells = row[2].split("|") if divided else [row[2]]
-        yield cells if len(cells) > 1 or not divided else [*cells, ""]
+        yield row[2]
 
 
 @complete
@@ -157,33 +152,35 @@ def _mlc_matrix(text: str, begin: str, unit: str) -> dict[str, float]:
         raise refusal(text, f"matrix of mlc in {unit}")
     lines = iter(rest.splitlines())
     columns = next((line.split()[2:] for line in lines if re.match(r"^Numa node\s+\d", line)), [])
-    cells = _matrix(text, columns, lines, "{0} {1}")
-    return {_across(*pair.split()): value for pair, value in cells.items()}
-
-
-def _across(start: str, end: str) -> str:
-    return f"NUMA node {start}" if start == end else f"NUMA node {start} to {end}"
+    return {
+        f"NUMA node {start}" if start == end else f"NUMA node {start} to {end}": value
+        for (start, end), value in _matrix(text, columns, lines).items()
+    }
 
 
 @complete
 def nvbandwidth_host(text: str) -> dict[str, float]:
     """Return the GB/s of a test of nvbandwidth between host and GPUs, by the GPU's number."""
-    columns, rows = _nvbandwidth(text)
-    return _matrix(text, columns, rows, "{1}")
+    return {gpu: value for (_, gpu), value in _nvbandwidth(text).items()}
 
 
 @complete
 def nvbandwidth_pairs(text: str) -> dict[str, float]:
     """Return the GB/s of a test of nvbandwidth between GPUs: the least of each GPU's pairs, by its number."""
-    columns, rows = _nvbandwidth(text)
-    return _least_of_each(_matrix(text, columns, rows, "{0} {1}"))
+    least: dict[str, float] = {}
+    for (start, end), value in _nvbandwidth(text).items():
+        if start != end:  # within itself: nvbandwidth 0.1 says 0.00 there
+            least[start] = min(value, least.get(start, value))
+    if not least:
+        raise UnreadableOutputError("the matrix has no pair of GPUs")
+    return least
 
 
-def _nvbandwidth(text: str) -> tuple[list[str], Iterator[str]]:
+def _nvbandwidth(text: str) -> dict[tuple[str, str], float]:
     lines = iter(text.splitlines())
     if not any(re.match(r"^memcpy .* bandwidth \(GB/s\)$", line.strip()) for line in lines):
         raise refusal(text, "table of nvbandwidth in GB/s")
-    return next(lines, "").split(), lines
+    return _matrix(text, next(lines, "").split(), lines)
 
 
 @complete
@@ -211,35 +208,28 @@ def _rocm(text: str, *, to_gpu: bool) -> dict[str, float]:
     lines = iter([line for line in rest.splitlines() if line.strip()])  # it has a blank line after each row
     columns = next((line.split()[1:] for line in lines if line.split()[:1] == ["D/D"]), [])
     best: dict[str, float] = {}
-    for pair, value in _matrix(text, columns, lines, "{0} {1}").items():
-        start, end = pair.split()
+    for (start, end), value in _matrix(text, columns, lines).items():
         host, gpu = (start, end) if to_gpu else (end, start)
         if gpu in devices and host not in devices:
-            address = _long_address(devices[gpu])
+            bus, device, function = re.split(r"[:.]", devices[gpu])
+            address = f"0000:{bus}:{int(device, 16):02x}.{function}"
             best[address] = max(value, best.get(address, 0.0))
     if not best:
         raise refusal(text, "copy between a processor and a GPU")
     return best
 
 
-def _long_address(short: str) -> str:
-    bus, device, function = re.split(r"[:.]", short)
-    return f"0000:{bus}:{int(device, 16):02x}.{function}"
-
-
-def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], pattern: str) -> dict[str, float]:
-    """Return the cells of a matrix by place, without N/A; refuse a truncated or overlong row."""
+def _matrix(text: str, columns: Sequence[str], lines: Iterator[str]) -> dict[tuple[str, str], float]:
+    """Return the cells of a matrix by row and column, without N/A; refuse a truncated or overlong row."""
     if not columns or len(columns) > _MOST_DEVICES or not all(word.isdecimal() for word in columns):
         raise refusal(text, "row with the numbers of the columns")
-    cells: dict[str, float] = {}
+    cells: dict[tuple[str, str], float] = {}
     rows = 0
     for line in lines:
         words = line.split()
-        if not words:
-            if rows:
-                break
+        if not words and not rows:
             continue
-        if not words[0].isdecimal():
+        if not words or not words[0].isdecimal():
             break
         if len(words) != len(columns) + 1:
             raise UnreadableOutputError(
@@ -248,21 +238,10 @@ def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], pattern: st
         rows += 1
         for column, word in zip(columns, words[1:], strict=True):
             if word != "N/A":
-                cells[pattern.format(words[0], column)] = number(word, "value of the matrix")
+                cells[words[0], column] = number(word, "value of the matrix")
     if not cells:
         raise refusal(text, "row of the matrix")
     return cells
-
-
-def _least_of_each(pairs: Mapping[str, float]) -> dict[str, float]:
-    least: dict[str, float] = {}
-    for pair, value in pairs.items():
-        start, end = pair.split()
-        if start != end:  # within itself: nvbandwidth 0.1 says 0.00 there
-            least[start] = min(value, least.get(start, value))
-    if not least:
-        raise UnreadableOutputError("the matrix has no pair of GPUs")
-    return least
 
 
 @complete
@@ -273,10 +252,8 @@ def perftest_write(text: str) -> dict[str, float]:
     """
     if "BW average[Gb/sec]" not in text:
         raise refusal(text, "table of ib_write_bw in Gb/sec")
-    rows = re.findall(r"^[ \t]*\d+[ \t]+\d+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]*$", text, re.MULTILINE)
-    if len(rows) != 1:
-        raise refusal(text, "row of ib_write_bw's table")
-    return {"": number(rows[0], "rate of ib_write_bw")}
+    row = r"^[ \t]*\d+[ \t]+\d+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]*$"
+    return {"": number(_only(row, text, "row of ib_write_bw's table")[1], "rate of ib_write_bw")}
 
 
 @complete
@@ -285,7 +262,5 @@ def nccl_all_reduce(text: str) -> dict[str, float]:
     sums = re.search(r"^# Out of bounds values : (\S+) (\S+)", text, re.MULTILINE)
     if sums is not None and sums[2] != "OK":
         raise UnreadableOutputError(f"all_reduce_perf has {_short(sums[1])} wrong sums")
-    average = re.findall(r"^# Avg bus bandwidth\s*:\s*(\S+)\s*$", text, re.MULTILINE)
-    if len(average) != 1:
-        raise refusal(text, "line '# Avg bus bandwidth' of all_reduce_perf")
-    return {"": number(average[0], "bandwidth of all_reduce_perf")}
+    line, expected = r"^# Avg bus bandwidth\s*:\s*(\S+)\s*$", "line '# Avg bus bandwidth' of all_reduce_perf"
+    return {"": number(_only(line, text, expected)[1], "bandwidth of all_reduce_perf")}

@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from numaforge.lib.errors import HostError, HostRefusedError, HostUnreachableError
 from numaforge.ssh.openssh import Destination, Question, answer_to, run_folder, telling_lines
@@ -99,28 +99,30 @@ def _connected(family: int, address: Any, destination: Destination, seconds: flo
         return sock
 
 
-class Program(socket.socket):
+class _NearEnd(socket.socket):
+    """One end of a pair of sockets, with the other one in `far_end`."""
+
+    def __init__(self) -> None:
+        near_end, self.far_end = socket.socketpair()
+        super().__init__(near_end.family, near_end.type, near_end.proto, fileno=near_end.detach())
+
+
+class Program(_NearEnd):
     """A socket connected to a program's input and output."""
 
     def __init__(self, command: list[str]) -> None:
-        near_end, far_end = socket.socketpair()
-        super().__init__(near_end.family, near_end.type, near_end.proto, fileno=near_end.detach())
+        super().__init__()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read after the socket is closed)
-        with far_end:
+        with self.far_end as end:
             self._process = subprocess.Popen(
-                command,
-                stdin=far_end.fileno(),
-                stdout=far_end.fileno(),
-                stderr=self._errors,
-                start_new_session=True,
+                command, stdin=end.fileno(), stdout=end.fileno(), stderr=self._errors, start_new_session=True
             )
 
     def last_words(self) -> str:
         """Return the last lines of the program's errors."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)  # its output has ended: so has it, or will at once
-        self._errors.seek(0)
-        return _last_lines(self._errors.read(2**16))
+        return _last_lines(self._errors)
 
     def passed_socket(self) -> socket.socket:
         """Return the socket that the program connects and passes on (ProxyUseFdpass)."""
@@ -173,11 +175,10 @@ class _Jump:
         try:
             return _Forward(control, host, port, seconds)
         except (OSError, EOFError, struct.error) as error:
-            raise HostUnreachableError(
-                f"the jump host {self._question.name} has not reached {host} port {port} within {seconds:g} s"
-                if isinstance(error, TimeoutError)
-                else f"the jump host {self._question.name} does not reach {host} port {port}"
-            ) from error
+            way = f"{host} port {port}"
+            late = f"has not reached {way} within {seconds:g} s"
+            why = late if isinstance(error, TimeoutError) else f"does not reach {way}"
+            raise HostUnreachableError(f"the jump host {self._question.name} {why}") from error
 
     def _connection(self, asked_at: float, seconds: float) -> socket.socket:
         """Connect to OpenSSH's socket; fails with the jump host."""
@@ -200,13 +201,14 @@ class _Jump:
         shared += [] if limited else [f"-oConnectTimeout={seconds:.0f}"]
         command = [*self._command(), *shared, "--", self._question.name]
         with tempfile.TemporaryFile() as errors:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, check=False
-            )
-            errors.seek(0)
-            why = _last_lines(errors.read(2**16))
+            nothing = subprocess.DEVNULL
+            done = subprocess.run(command, stdin=nothing, stdout=errors, stderr=errors, check=False)
+            why = _last_lines(errors)
         if done.returncode or not Path(self._path).exists():
-            error = _jump_error(self._question.name, why)
+            jump = f"the jump host {self._question.name}"
+            error: HostError = HostUnreachableError(f"{jump} does not answer: {why or 'ssh says nothing'}")
+            if _is_refusal(why):
+                error = HostRefusedError(f"{jump} refuses: {why}", remedy=_LOG_IN)
             self._failed = time.monotonic(), error
             raise error
 
@@ -223,26 +225,20 @@ def _is_refusal(words: str) -> bool:
     return any(word in words for word in _REFUSED)
 
 
-def _jump_error(name: str, why: str) -> HostError:
-    if _is_refusal(why):
-        return HostRefusedError(f"the jump host {name} refuses: {why}", remedy=_LOG_IN)
-    return HostUnreachableError(f"the jump host {name} does not answer: {why or 'ssh says nothing'}")
-
-
-def _last_lines(errors: bytes) -> str:
+def _last_lines(errors: IO[bytes]) -> str:
     """Return the last output of `ssh` and other programs in one line, without noise."""
-    return "; ".join(telling_lines(errors.decode("utf-8", "replace"))[-_MOST_LINES:])
+    errors.seek(0)
+    return "; ".join(telling_lines(errors.read(2**16).decode("utf-8", "replace"))[-_MOST_LINES:])
 
 
-class _Forward(socket.socket):
+class _Forward(_NearEnd):
     """A socket that OpenSSH connects to a host behind a jump host, by its socket for such requests."""
 
     def __init__(self, control: socket.socket, host: str, port: int, seconds: float) -> None:
-        near_end, far_end = socket.socketpair()
-        super().__init__(near_end.family, near_end.type, near_end.proto, fileno=near_end.detach())
+        super().__init__()
         self._control = control  # OpenSSH ends the forwarding when it is closed
         control.settimeout(seconds)
-        with far_end:
+        with self.far_end as far_end:
             _send(control, struct.pack(">II", _HELLO, _MUX_VERSION))
             _receive(control)
             name = host.encode()

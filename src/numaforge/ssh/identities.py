@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from copy import copy
 from functools import cache
 from getpass import getpass
@@ -76,13 +77,12 @@ def identity(path: str, password: str | None, destination: Destination) -> Itera
     try:
         yield from _with_certificates(_load(path, password if encrypted else None), certificates)
     except _UNREADABLE as error:
+        message = f"the key {path} cannot be read: it is cut short, or of a kind that is not known"
+        remedy = None
         if encrypted:
-            raise HostError(
-                f"ssh_key_password does not open the key {path}", remedy=f"try it: `ssh-keygen -y -f {path}`"
-            ) from error
-        raise HostError(
-            f"the key {path} cannot be read: it is cut short, or of a kind that is not known"
-        ) from error
+            message = f"ssh_key_password does not open the key {path}"
+            remedy = f"try it: `ssh-keygen -y -f {path}`"
+        raise HostError(message, remedy=remedy) from error
 
 
 def _exists(path: str) -> bool:
@@ -110,14 +110,10 @@ def _with_certificates(plain: PKey, certificates: Iterable[str]) -> Iterator[PKe
 
 def _agent_keys(destination: Destination) -> tuple[AgentKey, ...]:
     """Return the keys of IdentityAgent, or of SSH_AUTH_SOCK; none where no agent answers."""
-    agent_setting = next(iter(destination.settings.get("identityagent", ())), "SSH_AUTH_SOCK")
-    path = (
-        os.environ.get("SSH_AUTH_SOCK", "")
-        if agent_setting == "SSH_AUTH_SOCK"
-        else destination.filled(agent_setting)
-    )
+    setting = next(iter(destination.settings.get("identityagent", ())), "SSH_AUTH_SOCK")
+    path = "$SSH_AUTH_SOCK" if setting == "SSH_AUTH_SOCK" else destination.filled(setting)
     path = os.environ.get(path[1:], "") if path.startswith("$") else str(Path(path).expanduser())
-    if agent_setting == "none" or not path:
+    if setting == "none" or not path:
         return ()
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -173,9 +169,8 @@ def key_mistake(path: str) -> str:
     if text.startswith("PuTTY-User-Key-File"):
         return f"the key {path} is PuTTY's; convert it: `puttygen {path} -O private-openssh -o id_numaforge`"
     if "PRIVATE KEY-----" not in text:
-        return (
-            f"the key {path} is not a private key: its first line is -----BEGIN ... PRIVATE KEY----- in one"
-        )
+        form = "-----BEGIN ... PRIVATE KEY-----"
+        return f"the key {path} is not a private key: its first line is {form} in one"
     return ""
 
 
@@ -187,36 +182,28 @@ def _public_half(path: str) -> bytes | None:
                 return base64.b64decode(match[1])
             except binascii.Error:
                 continue
-    try:
-        _, public_key = _header(path)
-    except (ValueError, struct.error):
-        return None
-    return public_key
+    header = _header(path)
+    return header and header[1]
 
 
 def _is_encrypted(path: str) -> bool:
     text = _text(path) or ""
     if "Proc-Type: 4,ENCRYPTED" in text or "BEGIN ENCRYPTED PRIVATE KEY" in text:
         return True
-    try:
-        cipher, _ = _header(path)
-    except (ValueError, struct.error):
-        return False
-    return cipher != b"none"
+    header = _header(path)
+    return header is not None and header[0] != b"none"
 
 
-def _header(path: str) -> tuple[bytes, bytes]:
-    """Return the cipher and the public key of a private key in OpenSSH's own format (PROTOCOL.key).
-
-    Raises ValueError or struct.error for any other.
-    """
+def _header(path: str) -> tuple[bytes, bytes] | None:
+    """Return the cipher and the public key of a private key in OpenSSH's own format (PROTOCOL.key)."""
     match = _OPENSSH.search(_text(path) or "")
-    content = base64.b64decode("".join(match[1].split())) if match else b""
-    if not content.startswith(_MAGIC):
-        raise ValueError(f"{path} is not in OpenSSH's format")
-    reader = Message(content[len(_MAGIC) :])
-    cipher, _, _, count = reader.get_string(), reader.get_string(), reader.get_string(), reader.get_int()
-    return cipher, reader.get_string() if count else b""
+    with suppress(ValueError, struct.error):
+        content = base64.b64decode("".join(match[1].split())) if match else b""
+        if content.startswith(_MAGIC):
+            reader = Message(content[len(_MAGIC) :])
+            cipher, _, _ = reader.get_string(), reader.get_string(), reader.get_string()
+            return cipher, reader.get_string() if reader.get_int() else b""
+    return None
 
 
 def _text(path: str) -> str | None:

@@ -51,7 +51,8 @@ class KnownKeys(MissingHostKeyPolicy):
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
         self._alias = destination.get("hostkeyalias")
-        self.name = self._alias or _with_port(destination.host, destination.port)
+        with_port = f"[{destination.host}]:{destination.port}"
+        self.name = self._alias or (destination.host if destination.port == 22 else with_port)
         self._files = destination.files("userknownhostsfile")
         names = [self.name] if self._alias else dict.fromkeys((self.name, destination.host))
         files = [*self._files, *destination.files("globalknownhostsfile")]
@@ -76,9 +77,8 @@ class KnownKeys(MissingHostKeyPolicy):
                 f"the host key of {self.name} is revoked: {_fingerprint(key)}",
                 remedy="another machine may have it, too: give the host new keys and make those known",
             )
-        if self._is_this_machine(client) or any(
-            not entry.mark and entry.key == plain for entry in self._known
-        ):
+        known_plain = [entry.key for entry in self._known if not entry.mark]
+        if self._is_this_machine(client) or plain in known_plain:
             return
         why = self._why_not_certified(certificate) if certificate else ""
         if certificate and not why:
@@ -110,9 +110,8 @@ class KnownKeys(MissingHostKeyPolicy):
     def _why_not_certified(self, blob: bytes) -> str:
         """Return why a certificate is not accepted, "" where it is."""
         certificate = _Certificate.of(blob)
-        if certificate.authority not in [
-            entry.key for entry in self._known if entry.mark == "@cert-authority"
-        ]:
+        authorities = [entry.key for entry in self._known if entry.mark == "@cert-authority"]
+        if certificate.authority not in authorities:
             return "its certificate is of another authority"
         if not certificate.is_signed:
             return "its certificate's signature is wrong"
@@ -120,11 +119,9 @@ class KnownKeys(MissingHostKeyPolicy):
             return "its certificate is none of a host"
         if not certificate.after <= time.time() < certificate.before:
             return "its certificate has expired, or begins later"
-        name = self._alias or self._destination.host
-        if certificate.principals and not any(
-            fnmatch.fnmatchcase(name, principal) for principal in certificate.principals
-        ):
-            return f"its certificate is for {', '.join(certificate.principals)}"
+        name, principals = self._alias or self._destination.host, certificate.principals
+        if principals and not any(fnmatch.fnmatchcase(name, principal) for principal in principals):
+            return f"its certificate is for {', '.join(principals)}"
         return ""
 
     def _store(self, key: PKey) -> None:
@@ -196,9 +193,8 @@ class _Certificate(NamedTuple):
         reader.get_string()
         authority = reader.get_string()
         signed = blob[: len(blob) - len(reader.get_remainder())]
-        return cls(
-            kind, principals, valid_after, valid_before, critical, authority, signed, reader.get_string()
-        )
+        signature = reader.get_string()
+        return cls(kind, principals, valid_after, valid_before, critical, authority, signed, signature)
 
     @property
     def is_signed(self) -> bool:
@@ -254,9 +250,8 @@ def _matches(names: str, name: str) -> bool:
         except ValueError:  # no hash as ssh writes it
             return False
     patterns = names.lower().split(",")
-    if any(
-        pattern[1:] and _pattern(pattern[1:]).fullmatch(name) for pattern in patterns if pattern[0] == "!"
-    ):
+    refused = (pattern[1:] for pattern in patterns if pattern[0] == "!" and pattern[1:])
+    if any(_pattern(pattern).fullmatch(name) for pattern in refused):
         return False
     return any(_pattern(pattern).fullmatch(name) for pattern in patterns)
 
@@ -285,14 +280,8 @@ def _is_revoked_by(file: str, key: PKey) -> bool:
         public.write(f"{key.get_name()} {key.get_base64()}\n")
         public.flush()
         command = ["ssh-keygen", "-Q", "-f", file, public.name]
-        return (
-            subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode
-            != 0
-        )
-
-
-def _with_port(host: str, port: int) -> str:
-    return host if port == 22 else f"[{host}]:{port}"
+        ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        return ended.returncode != 0
 
 
 def _fingerprint(key: PKey) -> str:

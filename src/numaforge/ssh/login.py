@@ -26,12 +26,8 @@ _KEYS_OF_A_LIMIT = 2
 """Below so many keys a connection that is cut has not met the host's MaxAuthTries: the host has gone."""
 _ALGORITHMS = {"ciphers": "ciphers", "macs": "digests", "kexalgorithms": "kex"}
 """ssh_config's keywords for algorithms, and paramiko's names of the same."""
-_NOT_OBEYED = {
-    "gssapiauthentication": "GSSAPIAuthentication",
-    "hostbasedauthentication": "HostbasedAuthentication",
-    "pkcs11provider": "PKCS11Provider",
-}
-"""Features that paramiko lacks, by ssh_config's keyword; named in the error of a failed login."""
+_NOT_OBEYED = ("GSSAPIAuthentication", "HostbasedAuthentication", "PKCS11Provider")
+"""Keywords of ssh_config that paramiko lacks; named in the error of a failed login."""
 
 
 DATA = (
@@ -143,16 +139,13 @@ def _start(
         raise cut(sock, f"{destination.host} port {destination.port}", error) from error
 
 
-def _needs_mac(cipher: str) -> bool:
-    return "gcm" not in cipher
-
-
 def _transport(
     destination: Destination, known_keys: KnownKeys, sock: socket.socket, **options: Any
 ) -> Transport:
     transport = HostTransport(sock, **options)
     offered = transport.get_security_options()
-    offered.ciphers = sorted(offered.ciphers, key=_needs_mac)  # GCM authenticates while it decrypts
+    # GCM authenticates while it decrypts.
+    offered.ciphers = sorted(offered.ciphers, key=lambda cipher: "gcm" not in cipher)
     for keyword, name in _ALGORITHMS.items():
         algorithms = destination.get(keyword)
         if algorithms and algorithms != defaults().get(keyword):
@@ -165,18 +158,16 @@ def _transport(
     return transport
 
 
+@dataclass
 class _Strategy:
     """Tries what OpenSSH would try, in its order: keys, and then a password."""
 
-    def __init__(
-        self, destination: Destination, login: Login, known_keys: KnownKeys, keys: Iterable[PKey]
-    ) -> None:
-        self._destination = destination
-        self._keys = keys
-        self._login = login
-        self._known = known_keys
-        self._tried: list[PKey | str] = []
-        self._accepted: tuple[str, ...] = ()
+    _destination: Destination
+    _login: Login
+    _known: KnownKeys
+    _keys: Iterable[PKey]
+    _tried: list[PKey | str] = field(default_factory=list)
+    _accepted: tuple[str, ...] = ()
 
     def authenticate(self, transport: Transport) -> None:
         """Log in; raises HostError where all keys are refused, HostUnreachableError without an answer."""
@@ -186,11 +177,9 @@ class _Strategy:
                     return
             except BadAuthenticationType as error:
                 self._accepted = tuple(error.allowed_types)
-            except AuthenticationException as error:
-                if not transport.is_active() or _TIMEOUT in str(error):
-                    raise self._cut(error) from error
             except SSHException as error:
-                if not transport.is_active():
+                late = isinstance(error, AuthenticationException) and _TIMEOUT in str(error)
+                if late or not transport.is_active():
                     raise self._cut(error) from error
         raise self._refused()
 
@@ -212,16 +201,12 @@ class _Strategy:
 
     def _refused(self, why: str = "") -> HostError:
         destination = self._destination
-        tried = [
-            key if isinstance(key, str) else f"{key.get_name()} {key.fingerprint}" for key in self._tried
-        ]
+        keys = self._tried
+        tried = [key if isinstance(key, str) else f"{key.get_name()} {key.fingerprint}" for key in keys]
         reason = why or f"tried {', '.join(tried) or 'no key, for there is none'}"
         accepted = f"; the host accepts {', '.join(self._accepted)}" if self._accepted else ""
-        passed_over = [
-            name
-            for keyword, name in _NOT_OBEYED.items()
-            if destination.get(keyword) not in ("", "no", "false")
-        ]
+        off = ("", "no", "false")
+        passed_over = [name for name in _NOT_OBEYED if destination.get(name.lower()) not in off]
         without = f"; {', '.join(passed_over)} of ssh_config: not obeyed here" if passed_over else ""
         return HostRefusedError(
             f"the login as {destination.user} is refused: {reason}{accepted}{without}",

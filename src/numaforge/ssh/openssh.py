@@ -93,12 +93,9 @@ class Destination:
         hop = _HOP.fullmatch(last)
         if hop is None:
             raise HostError(f"ssh_config's ProxyJump cannot be read: {last}")
-        options = [
-            *(["-l", hop["user"]] if hop["user"] else []),
-            *(["-p", hop["port"]] if hop["port"] else []),
-        ]
-        options += ["-J", earlier_hops] if earlier_hops else []
-        return Question(hop["bracketed"] or hop["plain"], tuple(options), self.question.config)
+        pairs = (("-l", hop["user"]), ("-p", hop["port"]), ("-J", earlier_hops))
+        options = tuple(word for pair in pairs if pair[1] for word in pair)
+        return Question(hop["bracketed"] or hop["plain"], options, self.question.config)
 
     def get(self, keyword: str) -> str:
         """Return a keyword's value, "" where it has none."""
@@ -175,18 +172,15 @@ _answers: dict[Question, Destination | HostError] = {}
 
 def question_of(name: str, data: Mapping[str, Any]) -> Question:
     """Return what to ask OpenSSH of a host; `data` is host data of pyinfra (ssh_port, ...)."""
-    options: list[str] = []
-    if port := data.get("ssh_port"):
-        options += ["-p", str(port)]
-    if user := data.get("ssh_user"):
-        options += ["-l", str(user)]
+    pairs = (("-p", data.get("ssh_port")), ("-l", data.get("ssh_user")))
+    options = tuple(str(word) for pair in pairs if pair[1] for word in pair)
     first = {
         "UserKnownHostsFile": _absolute(data.get("ssh_known_hosts_file")),
         "StrictHostKeyChecking": data.get(CHECKING),
         "IdentityFile": _absolute(data.get("ssh_key")),
     }
     dialled = str(data.get("ssh_hostname") or name)
-    return Question(dialled, tuple(options), _config(_absolute(data.get("ssh_config_file")), **first))
+    return Question(dialled, options, _config(_absolute(data.get("ssh_config_file")), **first))
 
 
 def ask_openssh(hosts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

@@ -5,10 +5,11 @@ import posixpath
 import re
 import subprocess
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,11 @@ def _capture(root: str) -> str:
         "cpuinfo": _relative(catalogue.CPUINFO),
         "plan": _relative(catalogue.PLAN),
         "present_wanted": " ".join(map(_relative, catalogue.PRESENT)),
-        "daemons_wanted": " ".join(catalogue.DAEMONS),
+        "daemons_wanted": catalogue.DAEMONS,
         "imex_nodes": _relative(catalogue.IMEX_NODES),
         "imex_config": _relative(catalogue.IMEX_CONFIG),
-        "packages_wanted": " ".join(
-            dict.fromkeys(glob for globs in catalogue.HELD_PACKAGES.values() for glob in globs)
-        ),
-        "host_daemons_wanted": " ".join(catalogue.HOST_DAEMONS),
+        "packages_wanted": " ".join(dict.fromkeys(chain(*catalogue.HELD_PACKAGES.values()))),
+        "host_daemons_wanted": catalogue.HOST_DAEMONS,
         "units_wanted": " ".join(catalogue.UNITS),
         "kubelet_unit": catalogue.UNIT,
         "kubelet_parents": " ".join(catalogue.KUBELET_PARENTS),
@@ -140,7 +139,9 @@ def _sections(lines: Sequence[str]) -> Snapshot:
     sizes: dict[str, int] = {}
     blob: list[str] | None = None
     texts_begin = lines.index(_AS_THEY_ARE) if _AS_THEY_ARE in lines else len(lines)
-    for line in map(_legible, lines[:texts_begin]):
+    for raw_line in lines[:texts_begin]:
+        # Bytes that are not UTF-8 are surrogates here.
+        line = raw_line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         kind, _, rest = line.partition(" ")
         if kind == "" and blob is not None:
             blob.append(rest)
@@ -230,11 +231,6 @@ def _size(text: str, line: str) -> int:
     return size
 
 
-def _legible(line: str) -> str:
-    """Return a line without the surrogates of bytes that are not UTF-8."""
-    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def _small(text: str) -> str:
     return text.replace("\0", "").rstrip("\n")
 
@@ -266,13 +262,9 @@ def _resolved(targets: Mapping[str, str]) -> dict[str, str]:
     """Return links with absolute targets; a link below another link starts from that link's target."""
     links: dict[str, str] = {}
     for link in sorted(targets):
-        folder, name = posixpath.split(link)
-        links[link] = _absolute(f"{links.get(folder, folder)}/{name}", targets[link])
+        folder = posixpath.dirname(link)
+        links[link] = posixpath.normpath(posixpath.join(links.get(folder, folder), targets[link]))
     return links
-
-
-def _absolute(link: str, target: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(link), target))
 
 
 def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
@@ -292,23 +284,19 @@ def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str,
     return files
 
 
-_CONTAINER_MOUNTS = (
-    f"{kubelet_paths.ROOT_DIR}/pods/",
-    "/run/containerd/",
-    "/var/lib/containerd/",
-    "/run/netns/",
-)
+_POD_MOUNTS = f"{kubelet_paths.ROOT_DIR}/pods/"
+_CONTAINER_MOUNTS = (_POD_MOUNTS, "/run/containerd/", "/var/lib/containerd/", "/run/netns/")
 
 
 def _host_mounts(text: str) -> str:
-    lines = [
-        line
-        for line in text.splitlines(keepends=True)
-        if len(fields := line.split()) >= 3
-        and fields[2] not in ("overlay", "nsfs")
-        and not fields[1].startswith(_CONTAINER_MOUNTS)
-    ]
-    return redaction.redact("".join(lines))
+    rows = [(line, fields) for line in text.splitlines(keepends=True) if len(fields := line.split()) >= 3]
+    return redaction.redact(
+        "".join(
+            line
+            for line, (_, place, kind, *_) in rows
+            if kind not in ("overlay", "nsfs") and not place.startswith(_CONTAINER_MOUNTS)
+        )
+    )
 
 
 def _relative(path: str) -> str:
@@ -319,10 +307,9 @@ def _lines(attributes: Iterable[catalogue.Attributes]) -> str:
     return "\n".join(f"{_relative(wanted.folders)}\t{wanted.names}" for wanted in attributes)
 
 
-def _unit_globs() -> Iterator[str]:
-    for folder in catalogue.UNIT_FOLDERS:
-        yield f"{folder}/{catalogue.UNIT}"
-        yield f"{folder}/{catalogue.UNIT}.d/*.conf"
+def _unit_globs() -> list[str]:
+    units = (f"{folder}/{catalogue.UNIT}" for folder in catalogue.UNIT_FOLDERS)
+    return [glob for unit in units for glob in (unit, f"{unit}.d/*.conf")]
 
 
 @cache
@@ -383,79 +370,59 @@ class _Tree:
 
     def __init__(self, root: Path) -> None:
         self._folder = RootFolder(root)
+        self._unreadable: list[str] = []
         self._roots: list[str] = []  # the kubelet's
 
     def snapshot(self) -> Snapshot:
         attributes = dict(self._attributes())
-        texts: dict[str, str] = {}
-        unreadable: list[str] = []
         for path in self._glob(catalogue.VPD):
-            try:
-                data = self._read(path)
-            except PermissionError:
-                unreadable.append(path)
-                continue
-            if data is not None:
+            if (data := self._noted(path)) is not None:
                 keyword = catalogue.SWITCH_MANAGEMENT
                 attributes[path] = keyword if keyword.encode() in data.replace(b"\0", b"") else ""
-        globs = (*catalogue.TEXTS, *(catalogue.MODPROBE if self._has_nvidia() else ()))
-        paths = [path for glob in globs for path in self._glob(glob)]
-        for path in (*paths, *self._kubelet_paths()):
-            try:
-                content = self._read(path)
-            except PermissionError:
-                unreadable.append(path)
-                continue
-            if content is not None:
-                texts[path] = content.decode("utf-8", "replace")
-        cpuinfo = self._read(catalogue.CPUINFO)
-        if cpuinfo is not None:
+        has_nvidia = any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
+        globs = (*catalogue.TEXTS, *(catalogue.MODPROBE if has_nvidia else ()))
+        paths = (*(path for glob in globs for path in self._glob(glob)), *self._kubelet_paths())
+        contents = {path: data for path in paths if (data := self._noted(path)) is not None}
+        texts = {path: data.decode("utf-8", "replace") for path, data in contents.items()}
+        if self._bytes(catalogue.CPUINFO) is not None:
             has_topology = self._find(f"{catalogue.CPU}/cpu0/topology") is not None
-            text = cpuinfo.decode("utf-8", "replace")
+            text = self._text(catalogue.CPUINFO)
             first = re.match(r"(?:.+\n)*\n?", text)
             texts[catalogue.CPUINFO] = first[0] if has_topology and first else text
         pods = self._pods(texts)
         functions = self._pci_functions()
         configs = {f"{folder}/config": self._bytes(f"{folder}/config") for folder in functions}
         texts |= pci_functions.spaces(configs)
-        kinds = {
-            path: self._small(path) for function in functions for path in (f"{function}/iommu_group/type",)
-        }
-        attributes |= {path: kind for path, kind in kinds.items() if kind}
+        for path in (f"{function}/iommu_group/type" for function in functions):
+            if kind := self._small(path):
+                attributes[path] = kind
         if any(self._small(f"{function}/device") == f"0x{catalogue.DIRECT_NIC}" for function in functions):
-            texts |= pci_functions.cards(
-                {path: vpd for function in functions if (vpd := self._bytes(path := f"{function}/vpd"))}
-            )
+            vpds = {path: self._bytes(path) for path in (f"{function}/vpd" for function in functions)}
+            texts |= pci_functions.cards({path: vpd for path, vpd in vpds.items() if vpd})
         types = self._bytes(catalogue.KERNEL_TYPES) if any(map(self._is_file, configs)) else None
+        links = {
+            path: self._link(path)
+            for glob in (*catalogue.LINKS, *(f"{folder}/iommu_group" for folder in functions))
+            for path in self._glob(glob)
+        }
         return Snapshot(
             files=_clean(attributes, texts),
             commands={
                 **({"pods": pods} if pods else {}),
                 **({} if types is None else {"config_acs": "yes" if b"pci_config_acs" in types else "no"}),
-                **self._nvidia(),
+                **self._words(),
             },
-            links=_resolved(
-                {
-                    path: target
-                    for glob in (*catalogue.LINKS, *(f"{folder}/iommu_group" for folder in functions))
-                    for path in self._glob(glob)
-                    if (target := self._link(path)) is not None
-                }
-            ),
-            unreadable=tuple(sorted(unreadable)),
+            links=_resolved({path: target for path, target in links.items() if target is not None}),
+            unreadable=tuple(sorted(self._unreadable)),
         )
 
     def _pci_functions(self) -> list[str]:
         """Return the folders of GPUs, network functions, NICs' switches, and the bridges above them."""
         names: dict[str, None] = {}
+        devices = f"0x({catalogue.DIRECT_NIC}|{catalogue.SWITCHES})"
         for device in self._glob("/sys/bus/pci/devices/*") if self._glob("/sys/class/infiniband/*") else ():
-            relevant = any(
-                re.fullmatch(pattern, self._small(f"{device}/{name}") or "")
-                for name, pattern in (
-                    ("class", catalogue.PCI_FUNCTIONS),
-                    ("device", f"0x({catalogue.DIRECT_NIC}|{catalogue.SWITCHES})"),
-                )
-            )
+            pci_class, pci_device = (self._small(f"{device}/{name}") or "" for name in ("class", "device"))
+            relevant = catalogue.PCI_FUNCTIONS.fullmatch(pci_class) or re.fullmatch(devices, pci_device)
             if relevant and self._find(f"{device}/physfn") is None:
                 names |= dict.fromkeys(re.findall(r"[^/]+:[^/]+:[^/]+\..", self._link(device) or ""))
         return [f"/sys/bus/pci/devices/{name}" for name in names]
@@ -463,52 +430,42 @@ class _Tree:
     def _attributes(self) -> Iterator[tuple[str, str]]:
         for attribute in catalogue.ATTRIBUTES:
             for folder in self._glob(attribute.folders):
-                for alternatives in attribute.alternatives():
-                    paths = (f"{folder}/{name}" for name in alternatives)
+                for alternatives in attribute.names.split():
+                    paths = (f"{folder}/{name}" for name in alternatives.split("|"))
                     path = next((path for path in paths if self._is_file(path)), None)
                     if path is not None and (text := self._small(path)) is not None:
                         yield path, text
-        for glob in catalogue.SETTINGS:
-            for path in self._glob(glob):
-                name = posixpath.basename(path)
-                if any(fnmatchcase(name, unwanted) for unwanted in catalogue.UNWANTED_SETTINGS):
-                    continue
-                if (text := self._small(path)) is not None:
-                    yield path, text
+        for path in (path for glob in catalogue.SETTINGS for path in self._glob(glob)):
+            name = posixpath.basename(path)
+            if any(fnmatchcase(name, unwanted) for unwanted in catalogue.UNWANTED_SETTINGS):
+                continue
+            if (text := self._small(path)) is not None:
+                yield path, text
 
     def _kubelet_paths(self) -> Iterator[str]:
         """Yield the files of daemons, and those that the flags in the kubelet's unit name.
 
         A folder has no systemd that says which process is the kubelet: no command line is read.
         """
-        yield from (
-            f"{process}/{name}"
-            for process in self._processes(catalogue.DAEMONS)
-            for name in ("comm", "cgroup")
-        )
-        for process in self._processes(catalogue.HOST_DAEMONS):
-            yield from (f"{process}/{name}" for name in ("comm", "cgroup", "limits"))
+        daemons, host_daemons = map(self._processes, (catalogue.DAEMONS, catalogue.HOST_DAEMONS))
+        yield from (f"{process}/{name}" for process in daemons for name in ("comm", "cgroup"))
+        yield from (f"{process}/{name}" for process in host_daemons for name in ("comm", "cgroup", "limits"))
         yield from self._tuned_profiles(self._text(catalogue.TUNED_PROFILE).split(), set())
         units = [path for glob in _unit_globs() for path in self._glob(glob)]
-        yield from units
-        words = [self._text(path) for path in units]
+        texts = [self._text(path) for path in units]
         pattern = re.compile(r"^[ \t]*EnvironmentFile=-?(\S+)", re.MULTILINE)
-        for path in sorted({path for unit in units for path in pattern.findall(self._text(unit))}):
-            yield path
-            words.append(self._text(path))
-        for path in catalogue.ARGUMENTS_FILES:
-            yield path
-            words.append(catalogue.expand_snap(self._text(path)))
-        flags = _kubelet_flags(" ".join(words))
+        environment_files = sorted({path for text in texts for path in pattern.findall(text)})
+        yield from (*units, *environment_files, *catalogue.ARGUMENTS_FILES)
+        texts += map(self._text, environment_files)
+        texts += [catalogue.expand_snap(self._text(path)) for path in catalogue.ARGUMENTS_FILES]
+        flags = _kubelet_flags(" ".join(texts))
         self._roots = list(dict.fromkeys((kubelet_paths.ROOT_DIR, *flags["--root-dir"])))
         yield from sorted({kubelet_paths.CONFIG_PATH, *flags["--config"]})
-        for folder in sorted(
-            {kubelet_paths.DROP_IN_DIR, *catalogue.DISTRIBUTIONS_DIRS, *flags["--config-dir"]}
-        ):
-            yield from self._below(folder, "*.conf")
+        folders = {kubelet_paths.DROP_IN_DIR, *catalogue.DISTRIBUTIONS_DIRS, *flags["--config-dir"]}
+        for folder in sorted(folders):
+            yield from self._drop_ins(folder, (self._find(folder),))
         for folder in self._roots:
-            yield from (f"{folder}/{name}" for name in catalogue.STATE_FILES)
-            yield f"{folder}/{catalogue.DEVICE_CHECKPOINT}"
+            yield from (f"{folder}/{name}" for name in (*catalogue.STATE_FILES, catalogue.DEVICE_CHECKPOINT))
 
     def _pods(self, texts: Mapping[str, str]) -> str:
         """Return the names of the folders of pods that have devices, as the kubelet writes them."""
@@ -520,14 +477,10 @@ class _Tree:
         uids = {name: name.rpartition("_")[2] for name in names}
         return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in claims)
 
-    def _has_nvidia(self) -> bool:
-        return any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
-
-    def _processes(self, names: Collection[str]) -> list[str]:
+    def _processes(self, names: str) -> list[str]:
         """Return the folders of the processes with these names."""
-        return [
-            posixpath.dirname(path) for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names
-        ]
+        comms = (path for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names.split())
+        return list(map(posixpath.dirname, comms))
 
     def _tuned_profiles(self, names: Iterable[str], included_by: set[str]) -> Iterator[str]:
         """Yield the files of TuneD's profiles and of those that they include."""
@@ -540,50 +493,49 @@ class _Tree:
                 included = re.findall(r"^include *= *(.*)", self._text(path), re.MULTILINE)
                 yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), included_by)
 
-    def _nvidia(self) -> dict[str, str]:
-        """Return the script's lines of words about NVIDIA's software."""
-        present = [
-            path
-            for glob in catalogue.PRESENT
-            for path in self._glob(glob)
-            if self._find(path) or self._link(path) is not None
-        ]
-        facts = {
-            "present": " ".join(present),
-            "daemons": " ".join(posixpath.basename(folder) for folder in self._processes(catalogue.DAEMONS)),
-            "host daemons": " ".join(map(posixpath.basename, self._processes(catalogue.HOST_DAEMONS))),
-        }
+    def _words(self) -> dict[str, str]:
+        """Return the script's lines of words."""
+        candidates = (path for glob in catalogue.PRESENT for path in self._glob(glob))
+        present = [path for path in candidates if self._find(path) or self._link(path) is not None]
+        facts = {"present": " ".join(present)}
+        for key, names in (("daemons", catalogue.DAEMONS), ("host daemons", catalogue.HOST_DAEMONS)):
+            facts[key] = " ".join(map(posixpath.basename, self._processes(names)))
         if self._is_file(catalogue.IMEX_NODES):
-            lines = self._text(catalogue.IMEX_NODES).split("\n")
-            nodes = [line.strip(" \t") for line in lines if _is_entry(line)]
-            facts["imex nodes"] = str(len(nodes))
-            facts["imex list"] = redaction.checksum(nodes)
+            lines = [line.strip(" \t") for line in self._text(catalogue.IMEX_NODES).split("\n")]
+            nodes = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+            facts |= {"imex nodes": str(len(nodes)), "imex list": redaction.checksum(nodes)}
         if self._is_file(catalogue.IMEX_CONFIG):
             values = re.findall(_IMEX_COMMANDS, self._text(catalogue.IMEX_CONFIG), re.MULTILINE)
             facts["imex commands"] = values[-1] if values else ""
         return facts
 
-    def _below(self, folder: str, pattern: str, within: tuple[str | None, ...] = ()) -> Iterator[str]:
-        within = within or (self._find(folder),)
+    def _drop_ins(self, folder: str, within: tuple[str | None, ...]) -> Iterator[str]:
         for path in self._glob(f"{folder}/*"):
             real = self._find(path)
             if real is not None and Path(real).is_dir():
                 if real not in within:  # a link to an enclosing folder is a loop
-                    yield from self._below(path, pattern, (*within, real))
-            elif fnmatchcase(posixpath.basename(path), pattern):
+                    yield from self._drop_ins(path, (*within, real))
+            elif path.endswith(".conf"):
                 yield path
 
     def _text(self, path: str) -> str:
         return (self._bytes(path) or b"").decode("utf-8", "replace")
 
-    def _bytes(self, path: str) -> bytes | None:
+    def _small(self, path: str) -> str | None:
+        return _small(text) if (text := self._text(path)) else None
+
+    def _noted(self, path: str) -> bytes | None:
+        """Return what a file holds; one without the right to read it is noted."""
         try:
             return self._read(path)
         except PermissionError:
+            self._unreadable.append(path)
             return None
 
-    def _small(self, path: str) -> str | None:
-        return _small(text) if (text := self._text(path)) else None
+    def _bytes(self, path: str) -> bytes | None:
+        with suppress(PermissionError):
+            return self._read(path)
+        return None
 
     def _is_file(self, path: str) -> bool:
         real = self._find(path)
@@ -619,29 +571,20 @@ class _Tree:
 
     def _names(self, path: str) -> list[str]:
         real = self._find(path)
-        if real is None or not Path(real).is_dir():
-            return []
-        try:
-            return sorted(entry.name for entry in Path(real).iterdir())
-        except PermissionError:
-            return []
+        with suppress(PermissionError, NotADirectoryError):
+            return sorted(entry.name for entry in Path(real).iterdir()) if real else []
+        return []
 
     def _find(self, path: str) -> str | None:
         """Return where `path` of the tree really lies, or None where it leads nowhere."""
-        try:
+        with suppress(LinkLoopError):
             return self._folder.find(path)
-        except LinkLoopError:
-            return None
-
-
-def _is_entry(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
+        return None
 
 
 def _kubelet_flags(text: str) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
-    words = re.split(r"[\s\"'=]+", text)
-    for flag, value in pairwise(words):
+    for flag, value in pairwise(re.split(r"[\s\"'=]+", text)):
         name = flag.replace("_", "-")  # as the kubelet reads its flags
         if name in values and value.startswith("/"):
             values[name].append(value)

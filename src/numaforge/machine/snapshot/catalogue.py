@@ -6,7 +6,6 @@ GPUs the name and the control group are taken, not the command line.
 """
 
 import re
-from collections.abc import Iterator
 from itertools import groupby
 from posixpath import basename, dirname
 from typing import NamedTuple
@@ -28,17 +27,9 @@ class Attributes(NamedTuple):
     folders: str
     names: str
 
-    def alternatives(self) -> Iterator[tuple[str, ...]]:
-        """Yield the alternatives of each name, best first."""
-        for names in self.names.split():
-            yield tuple(names.split("|"))
-
 
 ATTRIBUTES = (
-    Attributes(
-        CPU,
-        "online present possible isolated nohz_full smt/control smt/active",
-    ),
+    Attributes(CPU, "online present possible isolated nohz_full smt/control smt/active"),
     Attributes(
         f"{CPU}/cpu[0-9]*",
         "online topology/physical_package_id topology/core_id"
@@ -114,17 +105,8 @@ INTERRUPTS = "/etc/numaforge/interrupts.conf"
 MANAGED_INTERRUPTS = "/run/numaforge/interrupts/managed"
 """Interrupts that the kernel places alone, by the path of their CPUs."""
 
-SETTINGS = (
-    "/proc/sys/kernel/*",
-    "/proc/sys/vm/*",
-    "/proc/sys/fs/*",
-    "/proc/sys/fs/inotify/*",
-    "/proc/sys/net/core/*",
-    "/proc/sys/net/ipv4/*",
-    "/proc/sys/net/ipv4/neigh/default/*",
-    "/proc/sys/net/netfilter/*",
-    "/proc/sys/net/bridge/*",
-)
+_TUNED = "kernel vm fs fs/inotify net/core net/ipv4 net/ipv4/neigh/default net/netfilter net/bridge"
+SETTINGS = tuple(f"/proc/sys/{folder}/*" for folder in _TUNED.split())
 """Small files by exact path: the sysctls that a profile may tune."""
 
 UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*drop_caches", "*compact_memory")
@@ -220,10 +202,7 @@ DISTRIBUTIONS = {
 
 DISTRIBUTIONS_DIRS = tuple(distribution.config_dir for distribution in DISTRIBUTIONS.values())
 
-ARGUMENTS_FILES = tuple(
-    distribution.arguments for distribution in DISTRIBUTIONS.values() if distribution.arguments
-)
-"""Files of a kubelet's arguments."""
+ARGUMENTS_FILES = tuple(one.arguments for one in DISTRIBUTIONS.values() if one.arguments)
 
 
 def expand_snap(text: str) -> str:
@@ -252,11 +231,15 @@ RDMA_PLUGIN_LOGS = "/var/log/pods/*/*rdma-shared-dp*"
 RDMA_CNI = "/opt/cni/bin/rdma"
 """The CNI plugin that moves an RDMA device into a pod's network namespace."""
 
+SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
+"""Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
+
+_MODULES = "nvidia nouveau ib_umad mlx5_ib nvidia_peermem gdrdrv"
+_TUNERS = "tuned tlp cpupower cpufrequtils ondemand power-profiles-daemon ksm ksmtuned irqbalance"
+_CLOCKS = "chrony chronyd systemd-timesyncd ntp ntpd ntpsec"
+
 PRESENT = (
-    *(
-        f"/sys/module/{name}"
-        for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
-    ),
+    *(f"/sys/module/{name}" for name in _MODULES.split()),
     "/sys/devices/platform/amdgpu_xcp*",  # a device of each partition, by which AMD's device plugin counts
     "/lib/modules/*/kernel/net/ipv4/tcp_bbr.ko*",
     "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
@@ -264,10 +247,7 @@ PRESENT = (
     "/dev/char/195:*",
     "/dev/null",  # the devices were looked at
     IMEX_CHANNEL,
-    "/etc/cdi/*.yaml",
-    "/etc/cdi/*.json",
-    "/run/cdi/*.yaml",
-    "/run/cdi/*.json",
+    *(f"{folder}/cdi/*.{suffix}" for folder in ("/etc", "/run") for suffix in ("yaml", "json")),
     "/usr/bin/nvidia-imex",
     "/etc/systemd/system/*.wants/nvidia-imex.service",
     f"{ROOT_DIR}/plugins/compute-domain.nvidia.com",
@@ -279,47 +259,21 @@ PRESENT = (
         f"{CLAIM_DRIVERS}/{name}*-reg.sock"
         for name in ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
     ),
-    *(
-        f"/etc/systemd/system/*.wants/{name}.service"
-        for name in (
-            "tuned",
-            "tlp",
-            "cpupower",
-            "cpufrequtils",
-            "ondemand",
-            "power-profiles-daemon",
-            "ksm",
-            "ksmtuned",
-            "irqbalance",
-            "chrony",
-            "chronyd",
-            "systemd-timesyncd",
-            "ntp",
-            "ntpd",
-            "ntpsec",
-        )
-    ),
+    *(f"/etc/systemd/system/*.wants/{name}.service" for name in f"{_TUNERS} {_CLOCKS}".split()),
     "/etc/systemd/system/timers.target.wants/dnf-automatic*.timer",
     "/var/lib/ocp-tuned",
     "/run/systemd/generator*/*.swap",
     "/etc/systemd/system/swap.d/90-numaforge.conf",
-    *(
-        f"/usr/lib/systemd/system/{name}.service"
-        for name in ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
-    ),
+    *(f"/usr/lib/systemd/system/{name}.service" for name in SWAP_SERVICES),
     *(f"/usr/bin/{name}" for name in ("apt-mark", "dnf", "dnf5", "zypper")),
     "/etc/dnf/plugins/versionlock.conf",
     "/etc/containerd/conf.d/*.toml",
-    *(
-        path
-        for distribution in DISTRIBUTIONS.values()
-        for path in (*distribution.logins, *distribution.units)
-    ),
+    *(path for one in DISTRIBUTIONS.values() for path in (*one.logins, *one.units)),
     *LOGINS,
 )
 """Files whose presence is enough: only the names are captured."""
 
-DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
+DAEMONS = "nv-fabricmanage nvlsm nvidia-imex nvidia-persiste"
 """NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
 
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
@@ -328,17 +282,7 @@ IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_CONFIG = "/etc/nvidia-imex/config.cfg"
 """Settings of the host's IMEX daemon: only whether it takes commands is captured."""
 
-HOST_DAEMONS = (
-    "containerd",
-    "crio",
-    "kubelet",
-    "chronyd",
-    "systemd-timesyn",
-    "ntpd",
-    "tuned",
-    "openshift-tuned",
-    "power-profiles-",
-)
+HOST_DAEMONS = "containerd crio kubelet chronyd systemd-timesyn ntpd tuned openshift-tuned power-profiles-"
 """Daemons whose control group and limits are taken, by the first 15 characters of their names."""
 
 CONTAINERD_KEYS = (
@@ -350,44 +294,21 @@ CONTAINERD_KEYS = (
 NVIDIA_PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
 """Packages that must match NVIDIA's driver."""
 
-HELD_PACKAGES: dict[str, tuple[str, ...]] = {
-    "kernel": (
-        "linux-image-*",
-        "linux-headers-*",
-        "linux-modules-*",
-        "linux-generic*",
-        "linux-*-generic*",
-        "kernel",
-        "kernel-core",
-        "kernel-modules*",
-        "kernel-devel*",
-        "kernel-headers",
-        "kernel-default*",
-    ),
-    "driver": (
-        "nvidia-*",
-        "libnvidia-*",
-        "cuda-drivers*",
-        "kmod-nvidia*",
-        "nvlsm*",
-        "xserver-xorg-video-nvidia*",
-        "amdgpu-dkms*",
-    ),
-    "kubelet": ("kubelet", "kubeadm", "kubectl"),
-    "containerd": (
-        "containerd",
-        "containerd.io",
-        "runc",
-        "cri-o",
-        "nvidia-container-*",
-        "libnvidia-container*",
-    ),
+_HELD = {
+    "kernel": "linux-image-* linux-headers-* linux-modules-* linux-generic* linux-*-generic* kernel"
+    " kernel-core kernel-modules* kernel-devel* kernel-headers kernel-default*",
+    "driver": "nvidia-* libnvidia-* cuda-drivers* kmod-nvidia* nvlsm* xserver-xorg-video-nvidia*"
+    " amdgpu-dkms*",
+    "kubelet": "kubelet kubeadm kubectl",
+    "containerd": "containerd containerd.io runc cri-o nvidia-container-* libnvidia-container*",
 }
+HELD_PACKAGES = {kind: tuple(globs.split()) for kind, globs in _HELD.items()}
 """Packages of which an upgrade by itself hurts a GPU node; what two kinds name belongs to the later one."""
 
-MODPROBE = tuple(
-    f"{folder}/modprobe.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
-)
+SYSTEM_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+"""Where systemd, modprobe and sysctl look for settings; an earlier folder wins."""
+
+MODPROBE = tuple(f"{folder}/modprobe.d/*.conf" for folder in SYSTEM_FOLDERS)
 """What modprobe is told, taken where NVIDIA's driver or nouveau is loaded."""
 
 PLAN = "/etc/numaforge/plan.json"
@@ -423,7 +344,7 @@ TEXTS = (
     NCCL_CONF,
     RCCL_CONF,
     ROUTES,
-    *(f"{folder}/sysctl.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib")),
+    *(f"{folder}/sysctl.d/*.conf" for folder in SYSTEM_FOLDERS[:-1]),
     TUNED_PROFILE,
     "/etc/infiniband/openib.conf",
     "/etc/apt/apt.conf.d/*auto-upgrades",
@@ -440,15 +361,7 @@ TEXTS = (
 CPUINFO = "/proc/cpuinfo"
 """Taken whole where sysfs holds no CPU topology, else its first CPU only (the model's name)."""
 
-UNIT_FOLDERS = (
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-)
-"""Where systemd looks for units; an earlier folder wins."""
-
+UNIT_FOLDERS = tuple(f"{folder}/systemd/system" for folder in SYSTEM_FOLDERS)
 UNIT = "kubelet.service"
 CONTAINERD_UNITS = ("containerd.service", "snap.microk8s.daemon-containerd.service")
 """Units whose main process is containerd: it is asked for its version and settings."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 
 _ROW = 16
 _HEADER, _POINTER = 0x40, 0x34  # where capabilities may begin, and what names the first
@@ -18,13 +19,10 @@ def of_dump(sizes: Mapping[str, int], rows: Iterable[str]) -> dict[str, str]:
     Empty where the read was short: the kernel shows only 64 bytes without root rights.
     """
     dump = _dumped(rows, sum(sizes.values()))
+    ends = dict(zip(sizes, accumulate(sizes.values()), strict=True))
     if len(dump) != sum(sizes.values()):
         return {}
-    spaces, start = {}, 0
-    for path, size in sizes.items():
-        spaces[path] = as_text(dump[start : start + size])
-        start += size
-    return spaces
+    return {path: as_text(dump[end - sizes[path] : end]) for path, end in ends.items()}
 
 
 def spaces(read: Mapping[str, bytes | None]) -> dict[str, str]:

@@ -53,26 +53,19 @@ def with_amdgpu(gpu: Gpu, files: Mapping[str, str], partition_name: str | None =
         available_memory=tuple(_MEMORY.findall(said("available_memory_partition"))),
         memory_of={configured: allowed} if configured and allowed else {},
     )
+    counted = _counted(partition, _compute_nodes(gpu.pci_address, files))
     return replace(
         gpu,
         name=said("product_name") or gpu.name,
         memory_bytes=gpu.memory_bytes if (size := digits(memory)) is None else size,
-        partition=_named(_counted(partition, _compute_nodes(gpu.pci_address, files)), partition_name),
+        partition=counted and replace(counted, named=partition_name),
         xgmi_hive=hive if hive.strip("0x") else None,
         ras=tuple(
-            _errors(block, text) for block in RAS_BLOCKS if "ue:" in (text := said(f"ras/{block}_err_count"))
+            RasErrors(block, int(counts["ue"]), int(counts.get("ce", 0)))
+            for block in RAS_BLOCKS
+            if "ue" in (counts := dict(_ERRORS.findall(said(f"ras/{block}_err_count"))))
         ),
     )
-
-
-def _named(partition: GpuPartition | None, partition_name: str | None) -> GpuPartition | None:
-    return None if partition is None else replace(partition, named=partition_name)
-
-
-def _errors(block: str, text: str) -> RasErrors:
-    """Return the error counts in the driver's lines "ue: 0" and "ce: 0"."""
-    counts = {kind: int(count) for kind, count in _ERRORS.findall(text)}
-    return RasErrors(block, counts.get("ue", 0), counts.get("ce", 0))
 
 
 def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartition | None:
@@ -93,17 +86,13 @@ def _compute_nodes(address: str, files: Mapping[str, str]) -> list[int | None]:
     domain, bus, device = (int(part, 16) for part in address.partition(".")[0].split(":"))
     location = domain, bus << 8 | device << 3
     memories = []
-    for number in range(MOST_NODES):
-        properties = _properties(files.get(f"{KFD}/{number}/properties", ""))
-        # A partition's number is in the function bits or in the highest ones, depending on the kernel's
-        # release.
-        if (
-            properties.get("simd_count")
-            and (properties.get("domain"), properties.get("location_id", -1) & 0xFFF8) == location
-        ):
-            memories.append(
-                _properties(files.get(f"{KFD}/{number}/mem_banks/0/properties", "")).get("size_in_bytes")
-            )
+    for node in (f"{KFD}/{number}" for number in range(MOST_NODES)):
+        properties = _properties(files.get(f"{node}/properties", ""))
+        # A partition's number is in the function bits or in the highest ones, by the kernel's release.
+        place = properties.get("domain"), properties.get("location_id", -1) & 0xFFF8
+        if properties.get("simd_count") and place == location:
+            bank = _properties(files.get(f"{node}/mem_banks/0/properties", ""))
+            memories.append(bank.get("size_in_bytes"))
     return memories
 
 

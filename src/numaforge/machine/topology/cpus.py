@@ -6,7 +6,7 @@ POWER and s390. Masks may name offline CPUs, so they are always restricted to th
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from numaforge.lib.cpulist import parse_cpulist
@@ -50,7 +50,10 @@ def read_inventory(files: Mapping[str, str]) -> Inventory:
         if match := _CPU_FILE.fullmatch(path):
             by_cpu.setdefault(int(match[1]), {})[match[2]] = text
     stanzas = _cpuinfo_stanzas(files.get("/proc/cpuinfo", ""))
-    online = _online(files, by_cpu) or frozenset(stanzas)
+    # Kernels before 2.6.26 have no list. CPU 0 often cannot be switched off and then has no file of its own.
+    switched_on = frozenset(cpu for cpu, of_cpu in by_cpu.items() if of_cpu.get("online", "1").strip() == "1")
+    listed = cpu_set(files, "/sys/devices/system/cpu/online")
+    online = listed or switched_on or frozenset(stanzas)
     if not online:
         raise TopologyError(
             "the snapshot names no online CPU", remedy="capture a root that holds /sys/devices/system/cpu"
@@ -67,14 +70,6 @@ def read_inventory(files: Mapping[str, str]) -> Inventory:
     )
 
 
-def _online(files: Mapping[str, str], by_cpu: CpuFiles) -> CpuSet:
-    listed = cpu_set(files, "/sys/devices/system/cpu/online")
-    if listed:
-        return listed
-    # Kernels before 2.6.26 have no list. CPU 0 often cannot be switched off and then has no file of its own.
-    return frozenset(cpu for cpu, files in by_cpu.items() if files.get("online", "1").strip() == "1")
-
-
 def read_switchable(inventory: Inventory) -> CpuSet | None:
     """Return the CPUs that can be taken offline: those with a file `online`; None where none has one."""
     return frozenset(cpu for cpu, files in inventory.files.items() if "online" in files) or None
@@ -87,7 +82,15 @@ def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
         files = inventory.files.get(cpu, {})
         return _first_set(files, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
 
-    return _partition(inventory.cpus.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
+    identities = {
+        cpu: (stanza.get("physical id"), stanza.get("core id")) for cpu, stanza in inventory.stanzas.items()
+    }
+
+    def same_in_cpuinfo(cpu: int) -> CpuSet:
+        own = identities.get(cpu, (None, None))
+        return frozenset({cpu} if None in own else (peer for peer in identities if identities[peer] == own))
+
+    return _partition(inventory.cpus.online, siblings, same_in_cpuinfo)
 
 
 def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
@@ -112,29 +115,25 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
         names = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
         return _first_set(files, names)
 
-    groups = _partition(inventory.cpus.online, siblings, _same_package_id(inventory))
-    ids = [_package_id(inventory, min(group)) for group in groups]
-    if None in ids or len(set(ids)) < len(ids):
-        return tuple(Package(number, group) for number, group in enumerate(groups))
-    return tuple(
-        Package(number, group) for number, group in zip(ids, groups, strict=True) if number is not None
+    id_of = {cpu: _package_id(inventory, cpu) for cpu in inventory.cpus.online}
+    groups = _partition(
+        inventory.cpus.online, siblings, lambda cpu: frozenset(p for p in id_of if id_of[p] == id_of[cpu])
     )
+    ids = [number for group in groups if (number := id_of[min(group)]) is not None]
+    if len(set(ids)) < len(groups):
+        ids = list(range(len(groups)))
+    return tuple(Package(number, group) for number, group in zip(ids, groups, strict=True))
 
 
 def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
     """Return the groups of CPUs that share a last-level cache."""
-    deepest = {cpu: _deepest(caches) for cpu, caches in inventory.caches.items()}
-    cached = frozenset(cpu for cpu, cache in deepest.items() if cache is not None)
-    groups = _partition(
-        cached,
-        lambda cpu: cache.cpus if (cache := deepest[cpu]) is not None else None,
-        lambda cpu: frozenset({cpu}),
-    )
-    return tuple(
-        L3Cache(cpus=group, size_bytes=cache.size_bytes, level=cache.level)
-        for group in groups
-        if (cache := deepest[min(group)]) is not None
-    )
+    data_caches = {
+        cpu: [cache for kind, cache in caches if kind != _INSTRUCTION]
+        for cpu, caches in inventory.caches.items()
+    }
+    deepest = {cpu: max(ones, key=lambda one: one.level) for cpu, ones in data_caches.items() if ones}
+    groups = _partition(frozenset(deepest), lambda cpu: deepest[cpu].cpus, lambda cpu: frozenset({cpu}))
+    return tuple(replace(deepest[min(group)], cpus=group) for group in groups)
 
 
 def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
@@ -151,57 +150,26 @@ def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
     )
 
 
-def _deepest(caches: Iterable[tuple[str, L3Cache]]) -> L3Cache | None:
-    data_caches = (cache for kind, cache in caches if kind != _INSTRUCTION)
-    return max(data_caches, key=lambda cache: cache.level, default=None)
-
-
 def _caches(files: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
     """Return each cache of a CPU, at every level, with its kind."""
-    caches: dict[str, dict[str, str]] = {}
+    files_of: dict[str, dict[str, str]] = {}
     for name, text in files.items():
         if match := _CACHE_FILE.fullmatch(name):
-            caches.setdefault(match[1], {})[match[2]] = text
-    return [
-        (
-            cache.get("type", "").strip(),
-            L3Cache(cpus=cpus, size_bytes=_bytes(cache.get("size", "")), level=int(cache["level"])),
-        )
-        for cache in caches.values()
-        if digits(cache.get("level", "")) is not None
-        and (cpus := _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder=""))
-    ]
-
-
-def _bytes(text: str) -> int | None:
-    match = _SIZE.fullmatch(text.strip())
-    # Virtual machines show "0K" for a cache whose size the hypervisor hides.
-    return (int(match[1]) * _UNITS[match[2]] or None) if match else None
+            files_of.setdefault(match[1], {})[match[2]] = text
+    caches = []
+    for cache in files_of.values():
+        level, size = digits(cache.get("level", "")), _SIZE.fullmatch(cache.get("size", "").strip())
+        cpus = _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder="")
+        if level is not None and cpus:
+            # Virtual machines show "0K" for a cache whose size the hypervisor hides.
+            size_bytes = (int(size[1]) * _UNITS[size[2]] or None) if size else None
+            caches.append((cache.get("type", "").strip(), L3Cache(cpus, size_bytes, level)))
+    return caches
 
 
 def _package_id(inventory: Inventory, cpu: int) -> int | None:
-    text = inventory.files.get(cpu, {}).get("topology/physical_package_id") or inventory.stanzas.get(
-        cpu, {}
-    ).get("physical id", "")
-    return digits(text)
-
-
-def _same_package_id(inventory: Inventory) -> Callable[[int], CpuSet]:
-    ids = {cpu: _package_id(inventory, cpu) for cpu in inventory.cpus.online}
-    return lambda cpu: frozenset(peer for peer, package_id in ids.items() if package_id == ids[cpu])
-
-
-def _same_in_cpuinfo(inventory: Inventory, *keys: str) -> Callable[[int], CpuSet]:
-    def identity(cpu: int) -> tuple[str | None, ...]:
-        return tuple(inventory.stanzas.get(cpu, {}).get(key) for key in keys)
-
-    def same(cpu: int) -> CpuSet:
-        mine = identity(cpu)
-        if None in mine:
-            return frozenset({cpu})
-        return frozenset(peer for peer in inventory.stanzas if identity(peer) == mine)
-
-    return same
+    in_sysfs = inventory.files.get(cpu, {}).get("topology/physical_package_id")
+    return digits(in_sysfs or inventory.stanzas.get(cpu, {}).get("physical id", ""))
 
 
 def _partition(

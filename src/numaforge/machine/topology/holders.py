@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.given import NotJsonError, digits, parse_json
@@ -47,16 +48,13 @@ def _told(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
         listed = parse_json(snapshot.files.get(posixpath.join(root_dir, catalogue.POD_RESOURCES), ""))
     except NotJsonError:
         return None
-    if not isinstance(listed, list) or not all(map(_is_row, listed)):
+    rows: list[Any] = listed if isinstance(listed, list) else [None]
+    if not all(isinstance(row, list) and [*map(type, row)] == [str] * 4 for row in rows):
         return None
     return tuple(
         DeviceHolder(device, resource, pod, container, present=True)
-        for pod, container, resource, device in listed
+        for pod, container, resource, device in rows
     )
-
-
-def _is_row(row: object) -> bool:
-    return isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row)
 
 
 def _kept(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
@@ -90,13 +88,12 @@ def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
     if pids is None:
         return None
     units = read_units(snapshot)
-    numbers = (pid for pid in map(digits, pids.split()) if pid is not None)
-    processes = (
-        _process(snapshot.files, pid, {}, units)
-        for pid in numbers
-        if units.may_be_daemon(pid, snapshot.files.get(f"/proc/{pid}/cgroup", ""))
+    daemons = (
+        pid
+        for pid in map(digits, pids.split())
+        if pid is not None and units.may_be_daemon(pid, snapshot.files.get(f"/proc/{pid}/cgroup", ""))
     )
-    return tuple(process for process in processes if process is not None)
+    return tuple(filter(None, (_process(snapshot.files, pid, {}, units) for pid in daemons)))
 
 
 def uuids_of(gpu: Gpu) -> Iterator[str]:

@@ -46,12 +46,15 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     traces = (version, problem, binary, command_line, distribution)
     if not unit_texts and all(trace is None for trace in traces):
         return None
-    login = _login(snapshot, distribution)
+    logins = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
+    login = next((path for path in logins if path in snapshot.commands.get("present", "").split()), None)
     own_unit = catalogue.UNIT if unit_texts else None
     unit_flags = _arguments(_expanded(unit, snapshot.files))
     arguments_file = arguments_text = None
     if distribution:  # a kubelet.service that is left starts nothing
-        own_unit, unit, our_drop_in = _unit_of(distribution, units), _ServiceUnit(), ""
+        names = map(posixpath.basename, catalogue.DISTRIBUTIONS[distribution].units)
+        own_unit = next((name for name in names if name in units.main_pids), None)
+        unit, our_drop_in = _ServiceUnit(), ""
         arguments_file = catalogue.DISTRIBUTIONS[distribution].arguments
         arguments_text = snapshot.files.get(arguments_file) if arguments_file else None
         unit_flags = _flags_of(distribution, login, arguments_text) if own_unit else ()
@@ -62,7 +65,8 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     flags = unit_flags if command_line is None else _arguments(command_line)
     config_file = flag_value(flags, "config")
     config_dir = (added_flags and unit_config_dir) or flag_value(flags, "config-dir")
-    line_of_ours = arguments_text is not None and config_dir == _folder_of(distribution)
+    folder = catalogue.DISTRIBUTIONS[distribution].config_dir if distribution else None
+    line_of_ours = arguments_text is not None and config_dir == folder
     root_dir = flag_value(flags, "root-dir") or ROOT_DIR
     return KubeletInstall(
         version=version,
@@ -108,11 +112,6 @@ def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | 
     return None
 
 
-def _unit_of(distribution: str, units: Units) -> str | None:
-    names = map(posixpath.basename, catalogue.DISTRIBUTIONS[distribution].units)
-    return next((name for name in names if name in units.main_pids), None)
-
-
 def _flags_of(distribution: str, login: str | None, arguments: str | None) -> tuple[str, ...]:
     """Return the flags that a distribution gives a kubelet whose command line cannot be seen.
 
@@ -120,29 +119,15 @@ def _flags_of(distribution: str, login: str | None, arguments: str | None) -> tu
     """
     if catalogue.DISTRIBUTIONS[distribution].arguments:
         return _arguments_of_file(arguments or "")
-    flags = {"config-dir": _folder_of(distribution), "kubeconfig": login}
+    flags = {"config-dir": catalogue.DISTRIBUTIONS[distribution].config_dir, "kubeconfig": login}
     return tuple(f"--{name}={value}" for name, value in flags.items() if value)
-
-
-def _folder_of(distribution: str | None) -> str | None:
-    return catalogue.DISTRIBUTIONS[distribution].config_dir if distribution else None
 
 
 def _arguments_of_file(text: str) -> tuple[str, ...]:
     """Return a file's arguments as MicroK8s' kubelite reads them: no comments, no quotes, split at blanks."""
     lines = (line.strip() for line in catalogue.expand_snap(text).splitlines())
-    return tuple(
-        word
-        for line in lines
-        if not line.startswith("#")
-        for word in line.translate({ord('"'): None, ord("'"): None}).split()
-    )
-
-
-def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
-    present = snapshot.commands.get("present", "").split()
-    logins = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
-    return next((path for path in logins if path in present), None)
+    plain = (re.sub("[\"']", "", line) for line in lines if not line.startswith("#"))
+    return tuple(word for line in plain for word in line.split())
 
 
 def _version(snapshot: Snapshot, distribution: str | None, binary: str | None) -> str | None:
@@ -213,10 +198,8 @@ def _running_command_line(snapshot: Snapshot, units: Units) -> list[str] | None:
 
 def _unit_texts(files: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of the unit and its drop-ins by name, in systemd's order."""
-    main = next(
-        (files[path] for folder in catalogue.UNIT_FOLDERS if (path := f"{folder}/{catalogue.UNIT}") in files),
-        None,
-    )
+    paths = (f"{folder}/{catalogue.UNIT}" for folder in catalogue.UNIT_FOLDERS)
+    main = next((files[path] for path in paths if path in files), None)
     if main is None:
         return {}
     drop_ins: dict[str, str] = {}
@@ -242,13 +225,10 @@ def _read_unit(texts: Iterable[str]) -> _ServiceUnit:
             elif key == "EnvironmentFile":
                 unit.environment_files = [*unit.environment_files, value.removeprefix("-")] if value else []
             elif key == "Environment":
-                unit.environment = unit.environment | _assignments(value) if value else {}
+                pairs = (word.partition("=") for word in _shell_words(value))
+                more = {name: text for name, equals, text in pairs if equals}
+                unit.environment = unit.environment | more if value else {}
     return unit
-
-
-def _assignments(text: str) -> dict[str, str]:
-    pairs = (word.partition("=") for word in _shell_words(text))
-    return {name: value for name, equals, value in pairs if equals}
 
 
 def _shell_words(text: str) -> list[str]:

@@ -68,9 +68,10 @@ def link_matrix(topology: NodeTopology) -> LinkMatrix:
     NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all.
     """
     managing = {device.name for device in topology.rdma_devices if device.management}
+    cpus_of: dict[int | None, CpuSet] = {node.id: node.cpus for node in topology.numa_nodes}
     devices = tuple(
         LinkedDevice(
-            name, label, device, node, _cpus_of(node, topology), isinstance(device, Nic) and label in managing
+            name, label, device, node, cpus_of.get(node), isinstance(device, Nic) and label in managing
         )
         for name, label, device in _named(topology)
         for node in (nearest_numa_node(device, topology),)
@@ -112,19 +113,15 @@ def pci_distance(one: Function, peer: Function, topology: NodeTopology) -> str |
     """
     paths = [topology.pci_paths.get(device.pci_address or "", ()) for device in (one, peer)]
     if all(paths) and paths[0][0] == paths[1][0]:
-        return _below_one_host_bridge(*paths)
+        if paths[0][1:2] != paths[1][1:2]:  # the root port
+            return "PHB"
+        return "PIX" if pcie_switches(paths[0]) == pcie_switches(paths[1]) else "PXB"
     nodes = [nearest_numa_node(device, topology) for device in (one, peer)]
     if None in nodes:
         return None
     if nodes[0] != nodes[1]:
         return "SYS"
     return "NODE" if all(paths) else None
-
-
-def _below_one_host_bridge(one: Sequence[str], peer: Sequence[str]) -> str:
-    if one[1:2] != peer[1:2]:  # the root port
-        return "PHB"
-    return "PIX" if pcie_switches(one) == pcie_switches(peer) else "PXB"
 
 
 def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
@@ -167,9 +164,9 @@ def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:
     listed = {gpu.pci_address: gpu for gpu in gpus}
     neighbours: dict[object, set[object]] = {address: set() for address in listed}
     for address, gpu in listed.items():
-        joined: set[object] = {peer for peer in gpu.nvlink_peers if peer in listed}
+        joined: list[object] = [peer for peer in gpu.nvlink_peers if peer in listed]
         if gpu.fabric is not None or "switch" in gpu.nvlink_peers:
-            joined.add(("fabric", gpu.fabric))
+            joined.append(("fabric", gpu.fabric))
         for neighbour in joined:
             neighbours[address].add(neighbour)
             neighbours.setdefault(neighbour, set()).add(address)
@@ -258,10 +255,6 @@ def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
     if not rdma:
         rdma = {nic.interface or nic.pci_address: nic for nic in nics}
     return sorted(rdma.items(), key=lambda named: natural(named[0]))
-
-
-def _cpus_of(numa_node: int | None, topology: NodeTopology) -> CpuSet | None:
-    return next((node.cpus for node in topology.numa_nodes if node.id == numa_node), None)
 
 
 def is_direct_nic(function: PciFunction) -> bool:

@@ -8,9 +8,6 @@ from numaforge.lib.codec import ByCpu, CpuSet, KnownKeysOnly
 from numaforge.lib.kubelet_paths import ROOT_DIR
 from numaforge.lib.unfinished import Unfinished
 
-SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
-"""Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
-
 
 @dataclass(frozen=True)
 class Package:

@@ -28,14 +28,14 @@ def read_nics(snapshot: Snapshot, rdma: Iterable[RdmaDevice]) -> tuple[Nic, ...]
 
 
 def _nic(snapshot: Snapshot, function: Function, interface: str | None, rdma: RdmaDevice | None) -> Nic:
-    files = {name: snapshot.files.get(f"/sys/class/net/{interface}/{name}", "") for name in ("type", "speed")}
-    speed = files["speed"].strip()
+    folder = f"/sys/class/net/{interface}"
+    kind, speed = (snapshot.files.get(f"{folder}/{name}", "").strip() for name in ("type", "speed"))
     port = rdma.ports[0] if rdma and rdma.ports else None
     return Nic(
         pci_address=function.address,
         interface=interface,
         rdma_device=rdma.name if rdma else None,
-        link_layer=(port and port.link_layer) or _ARPHRD.get(files["type"].strip()),
+        link_layer=(port and port.link_layer) or _ARPHRD.get(kind),
         rate=(port and port.rate) or (f"{speed} Mb/s" if digits(speed) else None),
         driver=function.driver,
         numa_node=function.numa_node,

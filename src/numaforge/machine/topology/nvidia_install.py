@@ -82,7 +82,7 @@ def _asked_memory_mode(files: Mapping[str, str]) -> str | None:
     kernel's command line comes after all of them.
     """
     by_name: dict[str, str] = {}
-    for folder in ("/lib", "/usr/lib", "/usr/local/lib", "/run", "/etc"):
+    for folder in reversed(catalogue.SYSTEM_FOLDERS):
         below = f"{folder}/modprobe.d/"
         by_name |= {path.removeprefix(below): text for path, text in files.items() if path.startswith(below)}
     if not by_name:

@@ -25,18 +25,8 @@ if TYPE_CHECKING:
 
 _HEXADECIMAL = re.compile("(?:0x)?[0-9A-Fa-f]{1,16}")
 _LOST = ("GPU is lost", "GPU requires reset", "GPU requires restart")
-_NO_ANSWER = frozenset(
-    {
-        "N/A",
-        "[N/A]",
-        "Not Supported",
-        "Unknown Error",
-        "Insufficient Permissions",
-        "Requested functionality has been deprecated",
-        "ERR!",
-        *_LOST,
-    }
-)
+_NO_ANSWER = ("N/A", "[N/A]", "Not Supported", "Unknown Error", "Insufficient Permissions", "ERR!", *_LOST)
+_DEPRECATED = "Requested functionality has been deprecated"
 _VIRTUALIZATION = {
     "None": "none",
     "Pass-Through": "passthrough",
@@ -45,6 +35,7 @@ _VIRTUALIZATION = {
     "Host VSGA": "host-vsga",
 }
 _FABRIC_STATES = {"Not Started": "not-started", "In Progress": "in-progress", "Completed": "completed"}
+_KINDS_OF_ERRORS = ("", "_parity", "_secded")
 _SWITCHES = {"Enabled": True, "Disabled": False, "Yes": True, "No": False}
 
 # Elements of a fabric's health, and the word that is a fault.
@@ -90,6 +81,9 @@ def _log(text: str) -> Element:
 
 def _gpu(gpu: Element, address: str, index: int | None) -> Gpu:
     current, pending = (_said(gpu, f"mig_mode/{name}_mig") for name in ("current", "pending"))
+    mig_mode = gpu.findtext("mig_mode/current_mig", "").strip()
+    pids = (digits(pid.text) for pid in gpu.iterfind("processes/process_info/pid"))
+    memory = re.fullmatch(r"([0-9]{1,12}) MiB", _said(gpu, "fb_memory_usage/total") or "")
     vendor, device = pci_ids(_hexadecimal(_said(gpu, "pci/pci_device_id"))) or (NVIDIA, "")
     subsystem = pci_ids(_hexadecimal(_said(gpu, "pci/pci_sub_system_id")))
     architecture = _said(gpu, "product_architecture")
@@ -100,15 +94,15 @@ def _gpu(gpu: Element, address: str, index: int | None) -> Gpu:
         numa_node=None,
         uuid=_said(gpu, "uuid"),
         name=_said(gpu, "product_name"),
-        memory_bytes=_mebibytes(_said(gpu, "fb_memory_usage/total")),
-        mig_capable=_mig_capable(gpu),
+        memory_bytes=int(memory[1]) * 2**20 if memory else None,
+        mig_capable={"Enabled": True, "Disabled": True, "N/A": False}.get(mig_mode),
         mig_mode=current and current.lower(),
         fabric=_fabric(gpu),
         index=index,
         minor=_number(gpu, "minor_number"),
         mig_pending=pending and pending.lower(),
         gpu_instances=() if current == "Disabled" else None,
-        pids=tuple(sorted(_pids(gpu))),
+        pids=tuple(sorted({pid for pid in pids if pid is not None})),
         virtualization=_VIRTUALIZATION.get(_said(gpu, "gpu_virtualization_mode/virtualization_mode") or ""),
         unanswered=_unanswered(gpu),
         subsystem=subsystem and ":".join(subsystem),
@@ -122,22 +116,13 @@ def _gpu(gpu: Element, address: str, index: int | None) -> Gpu:
         addressing_mode=(_said(gpu, "addressing_mode") or "").lower() or None,
         gsp_firmware=_said(gpu, "gsp_firmware_version"),
         mig_devices=tuple(
-            MigDevice(
-                gpu_instance,
-                compute_instance,
-                _said(mig, "uuid"),  # some drivers leave it out
-            )
+            MigDevice(gpu_instance, compute_instance, _said(mig, "uuid"))  # some drivers leave it out
             for mig in gpu.iterfind("mig_devices/mig_device")
             if (gpu_instance := _number(mig, "gpu_instance_id")) is not None
             and (compute_instance := _number(mig, "compute_instance_id")) is not None
         ),
         vbios=_said(gpu, "vbios_version"),
     )
-
-
-def _mig_capable(gpu: Element) -> bool | None:
-    mode = gpu.findtext("mig_mode/current_mig", "").strip()
-    return {"Enabled": True, "Disabled": True, "N/A": False}.get(mode)
 
 
 def _unanswered(gpu: Element) -> str | None:
@@ -174,15 +159,8 @@ def _ecc(gpu: Element) -> Ecc | None:
 
 def _uncorrected(gpu: Element, since: str) -> int | None:
     """Return the sum over memories: newer documents split SRAM's, those before Ampere count double bits."""
-    counters = [
-        *(
-            f"{memory}_uncorrectable{kind}"
-            for memory in ("sram", "dram")
-            for kind in ("", "_parity", "_secded")
-        ),
-        "double_bit/total",
-    ]
-    counts = [_number(gpu, f"ecc_errors/{since}/{counter}") for counter in counters]
+    split = [f"{memory}_uncorrectable{kind}" for memory in ("sram", "dram") for kind in _KINDS_OF_ERRORS]
+    counts = [_number(gpu, f"ecc_errors/{since}/{counter}") for counter in (*split, "double_bit/total")]
     known_counts = [count for count in counts if count is not None]
     return sum(known_counts) if known_counts else None
 
@@ -212,20 +190,13 @@ def _link(gpu: Element) -> PciLink | None:
     info = "pci/pci_gpu_link_info"
     widths = (_said(gpu, f"{info}/link_widths/{name}_link_width") for name in ("current", "max"))
     width, max_width = (digits((text or "").rstrip("x")) for text in widths)
-    generation, max_generation = (
-        _number(gpu, f"{info}/pcie_gen/{name}_link_gen") for name in ("current", "max")
-    )
-    return link_of_generations(generation, width, max_generation, max_width)
+    generation, most = (_number(gpu, f"{info}/pcie_gen/{name}_link_gen") for name in ("current", "max"))
+    return link_of_generations(generation, width, most, max_width)
 
 
 def _said(element: Element, path: str) -> str | None:
     text = element.findtext(path, "").strip()
-    return text if text and text not in _NO_ANSWER else None
-
-
-def _pids(gpu: Element) -> set[int]:
-    pids = (digits(pid.text) for pid in gpu.iterfind("processes/process_info/pid"))
-    return {pid for pid in pids if pid is not None}
+    return text if text and text not in (*_NO_ANSWER, _DEPRECATED) else None
 
 
 def _switch(gpu: Element, path: str) -> bool | None:
@@ -238,8 +209,3 @@ def _number(gpu: Element, path: str) -> int | None:
 
 def _hexadecimal(text: str | None) -> int | None:
     return int(text, 16) if _HEXADECIMAL.fullmatch(text or "") and text else None
-
-
-def _mebibytes(text: str | None) -> int | None:
-    match = re.fullmatch(r"([0-9]{1,12}) MiB", text or "")
-    return int(match[1]) * 2**20 if match else None

@@ -23,18 +23,8 @@ from numaforge.machine.topology.vendors import NVIDIA
 _BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 # nvml.h, by number.
-_ARCHITECTURES = {
-    2: "kepler",
-    3: "maxwell",
-    4: "pascal",
-    5: "volta",
-    6: "turing",
-    7: "ampere",
-    8: "ada",
-    9: "hopper",
-    10: "blackwell",
-    13: "rubin",
-}
+_KEPLER_ON = ("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell")
+_ARCHITECTURES = {**dict(enumerate(_KEPLER_ON, 2)), 13: "rubin"}
 _VIRTUALIZATION = dict(enumerate(("none", "passthrough", "vgpu", "host-vgpu", "host-vsga")))
 _ADDRESSING = dict(enumerate(("none", "hmm", "ats")))
 RECOVERY_ACTIONS = (
@@ -73,9 +63,7 @@ _CONFIGURATIONS = (
 
 
 def _check(nvml: Mapping[str, Any]) -> None:
-    from numaforge.machine.topology.nvml_answers import (
-        check_answers,  # a machine without an answer needs none
-    )
+    from numaforge.machine.topology.nvml_answers import check_answers  # a machine without answers needs none
 
     check_answers(nvml)
 
@@ -111,9 +99,8 @@ def sysfs_address(bus_id: str) -> str:
     Raises TopologyError for what is no address.
     """
     if not _BUS_ID.fullmatch(bus_id):
-        raise TopologyError(
-            f"{shown(bus_id)} is not the address of a PCI function", where="the driver's answer"
-        )
+        message = f"{shown(bus_id)} is not the address of a PCI function"
+        raise TopologyError(message, where="the driver's answer")
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
@@ -139,6 +126,8 @@ def _gpu(gpu: Mapping[str, Any], offers: dict[str, tuple[MigProfileOffer, ...]])
     capability = gpu.get("compute_capability")
     processes = gpu.get("processes") or ()
     node = gpu.get("memory_numa_node")
+    ecc, rows = gpu.get("ecc_mode"), gpu.get("remapped_rows")
+    fabric = _FABRIC_STATES.get(gpu.get("fabric_state") or 0)
     return Gpu(
         pci_address="" if address is None else sysfs_address(address),
         vendor=vendor,
@@ -158,18 +147,23 @@ def _gpu(gpu: Mapping[str, Any], offers: dict[str, tuple[MigProfileOffer, ...]])
         # GPUs that offer the same share one tuple: comparing many machines costs less.
         mig_profiles=offers.setdefault(str(gpu.get("mig_profiles")), _offers(gpu.get("mig_profiles") or ())),
         pids=tuple(sorted({pid for pid, _, _ in processes})),
-        nvlink_peers=_peers(gpu.get("nvlink_peers") or {}),
+        nvlink_peers={
+            sysfs_address(peer) if ":" in peer else peer: count
+            for peer, count in sorted((gpu.get("nvlink_peers") or {}).items())
+        },
         memory_numa_node=node if node is not None and node >= 0 else None,
         virtualization=_VIRTUALIZATION.get(gpu.get("virtualization", -1)),
         unanswered=gpu.get("unanswered"),
         subsystem=None if subsystem is None else ":".join(subsystem),
         architecture=_ARCHITECTURES.get(gpu.get("architecture", -1)),
         compute_capability=None if capability is None else ".".join(map(str, capability)),
-        persistence=_flag(gpu.get("persistence")),
-        ecc=_ecc(gpu),
-        remapped_rows=_remapped_rows(gpu.get("remapped_rows")),
+        persistence=None if gpu.get("persistence") is None else bool(gpu["persistence"]),
+        ecc=ecc and Ecc(*map(bool, ecc), *(gpu.get("ecc_uncorrected") or (None, None))),
+        remapped_rows=rows and RemappedRows(*rows[:2], *map(bool, rows[2:])),
         recovery_action=_RECOVERY.get(gpu.get("recovery_action", -1)),
-        fabric_state=_fabric_state(gpu),
+        fabric_state=None
+        if fabric is None
+        else FabricState(fabric, gpu.get("fabric_status"), _faults(gpu.get("fabric_health_mask"))),
         driver_link=link_of_generations(
             *(gpu.get(f"pcie_{name}") for name in ("generation", "width", "max_generation", "max_width"))
         ),
@@ -186,10 +180,6 @@ def _gpu(gpu: Mapping[str, Any], offers: dict[str, tuple[MigProfileOffer, ...]])
 
 def _mode(enabled: bool | None) -> str | None:
     return None if enabled is None else "enabled" if enabled else "disabled"
-
-
-def _flag(number: int | None) -> bool | None:
-    return None if number is None else bool(number)
 
 
 def _gpu_instances(
@@ -216,44 +206,18 @@ def _gpu_instances(
 
 
 def _offers(profiles: Iterable[Mapping[str, Any]]) -> tuple[MigProfileOffer, ...]:
-    return tuple(_offer(profile) for profile in profiles)
-
-
-def _offer(profile: Mapping[str, Any]) -> MigProfileOffer:
-    return MigProfileOffer(
-        id=profile["id"],
-        name=profile["name"] and profile["name"].removeprefix("MIG "),
-        slices=profile["slices"],
-        limit=profile["limit"],
-        memory_bytes=profile["memory_mib"] * 2**20,
-        size=profile["size"],
-        starts=tuple(profile["starts"]),
+    return tuple(
+        MigProfileOffer(
+            id=profile["id"],
+            name=profile["name"] and profile["name"].removeprefix("MIG "),
+            slices=profile["slices"],
+            limit=profile["limit"],
+            memory_bytes=profile["memory_mib"] * 2**20,
+            size=profile["size"],
+            starts=tuple(profile["starts"]),
+        )
+        for profile in profiles
     )
-
-
-def _peers(peers: Mapping[str, int]) -> dict[str, int]:
-    return {sysfs_address(peer) if ":" in peer else peer: count for peer, count in sorted(peers.items())}
-
-
-def _ecc(gpu: Mapping[str, Any]) -> Ecc | None:
-    if gpu.get("ecc_mode") is None:
-        return None
-    enabled, pending = gpu["ecc_mode"]
-    return Ecc(bool(enabled), bool(pending), *(gpu.get("ecc_uncorrected") or (None, None)))
-
-
-def _remapped_rows(rows: Sequence[int] | None) -> RemappedRows | None:
-    if rows is None:
-        return None
-    correctable, uncorrectable, pending, failed = rows
-    return RemappedRows(correctable, uncorrectable, bool(pending), bool(failed))
-
-
-def _fabric_state(gpu: Mapping[str, Any]) -> FabricState | None:
-    state = _FABRIC_STATES.get(gpu.get("fabric_state") or 0)
-    if state is None:
-        return None
-    return FabricState(state, gpu.get("fabric_status"), _faults(gpu.get("fabric_health_mask")))
 
 
 def _faults(mask: int | None) -> tuple[str, ...] | None:
@@ -261,9 +225,7 @@ def _faults(mask: int | None) -> tuple[str, ...] | None:
     if not mask:
         return None
     configuration = mask >> _CONFIGURATION_SHIFT & 0xF
-    wrong = (
-        [f"incorrect configuration: {_CONFIGURATIONS[configuration]}"]
-        if 1 < configuration < len(_CONFIGURATIONS)
-        else []
-    )
-    return (*(fault for shift, fault in _FAULTS.items() if mask >> shift & 3 == 1), *wrong)
+    faults = [fault for shift, fault in _FAULTS.items() if mask >> shift & 3 == 1]
+    if 1 < configuration < len(_CONFIGURATIONS):
+        faults.append(f"incorrect configuration: {_CONFIGURATIONS[configuration]}")
+    return tuple(faults)

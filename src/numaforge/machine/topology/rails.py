@@ -44,26 +44,19 @@ def rails(topology: NodeTopology) -> tuple[Rail, ...]:
         for device in devices
     }
     near: dict[str, list[str]] = {device.name: [] for device in devices}
-    for gpu in gpus:
-        own_distances = {device.name: distances[gpu.pci_address, device.name] for device in devices}
-        for device in _preferred(_nearest(devices, own_distances), speeds):
-            near[device.name].append(gpu.pci_address)
+    for gpu in (gpu.pci_address for gpu in gpus):
+        best = min((distances[gpu, one.name] for one in devices), key=_DISTANCES.index, default=None)
+        nearest = [one for one in devices if best is not None and distances[gpu, one.name] == best]
+        for device in _preferred(nearest, speeds):
+            near[device.name].append(gpu)
     # "~" follows every address: rails without GPUs, then software devices, come last.
     devices.sort(
         key=lambda one: (near[one.name][:1] or ["~"], one.pci_address or "~", one.interface or "", one.name)
     )
+    ways = {name: [distances[gpu, name] for gpu in gpus_near] for name, gpus_near in near.items()}
     return tuple(
-        Rail(
-            number,
-            device,
-            tuple(near[device.name]),
-            min(
-                (distances[gpu, device.name] for gpu in near[device.name]),
-                key=_DISTANCES.index,
-                default=None,
-            ),
-        )
-        for number, device in enumerate(devices)
+        Rail(number, one, tuple(near[one.name]), min(ways[one.name], key=_DISTANCES.index, default=None))
+        for number, one in enumerate(devices)
     )
 
 
@@ -116,11 +109,6 @@ def carriers(devices: Iterable[RdmaDevice]) -> list[RdmaDevice]:
         if parent is None or (is_down(parent) and not is_down(device)):
             carriers.append(device)
     return carriers
-
-
-def _nearest(devices: Sequence[RdmaDevice], distances: Mapping[str, str | None]) -> list[RdmaDevice]:
-    best = min(distances.values(), key=_DISTANCES.index, default=None)
-    return [] if best is None else [device for device in devices if distances[device.name] == best]
 
 
 def _preferred(

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.lib.kubelet_paths import ROOT_DIR
+from numaforge.lib.ordering import grouped
 from numaforge.lib.unfinished import Unfinished
 from numaforge.machine.knobs import KNOB_AT
 from numaforge.machine.snapshot import catalogue
@@ -63,20 +64,20 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     accelerators, pci_functions = read_accelerators(snapshot), read_pci_functions(snapshot)
     rdma_devices = with_direct_functions(read_rdma_devices(snapshot), pci_functions)
     nics = read_nics(snapshot, rdma_devices)
-    addresses = sorted(
-        {gpu.pci_address for gpu in gpus}
-        | {nic.pci_address for nic in nics}
-        | {accelerator.pci_address for accelerator in accelerators}
-        | {device.data_direct for device in rdma_devices if device.data_direct}
-    )
+    addresses = {gpu.pci_address for gpu in gpus} | {nic.pci_address for nic in nics}
+    addresses |= {accelerator.pci_address for accelerator in accelerators}
+    addresses |= {device.data_direct for device in rdma_devices if device.data_direct}
     meminfo = files.get("/proc/meminfo", "")
+    vendor = re.search(r"^vendor_id\s*: (\S+)$", files.get("/proc/cpuinfo", ""), re.MULTILINE)
+    # A kernel that was started without any prints "(null)" (before 5.19).
+    nohz_full = files.get("/sys/devices/system/cpu/nohz_full")
     kubelet = read_kubelet(snapshot)
     root_dir = kubelet.root_dir if kubelet else ROOT_DIR
     holders = read_device_holders(snapshot, root_dir)
     return NodeTopology(
         hostname=_one_line(files, "/proc/sys/kernel/hostname"),
         architecture=architecture,
-        cpu_vendor=_cpu_vendor(files),
+        cpu_vendor=vendor[1] if vendor else None,
         product=_product(files),
         product_name=_one_line(files, f"{_DMI}/product_name"),
         firmware=_one_line(files, f"{_DMI}/bios_version"),
@@ -90,7 +91,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         cpus=inventory.cpus,
         smt=_one_line(files, "/sys/devices/system/cpu/smt/control"),
         switchable=read_switchable(inventory),
-        nohz_full=_nohz_full(files),
+        nohz_full=None if nohz_full is None else parse_cpulist(nohz_full.strip().replace("(null)", "")),
         packages=packages,
         numa_nodes=numa_nodes,
         cores=cores,
@@ -98,13 +99,15 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         kubelet_packages=_kubelet_packages(core_ids, packages),
         l3_caches=read_last_level_caches(inventory),
         core_caches=read_core_caches(inventory),
-        hugepages=read_pools(
-            {path: text for path, text in files.items() if path.startswith("/sys/kernel/mm/hugepages/")}
-        ),
+        hugepages=read_pools(files),
         cpufreq=read_cpufreq(inventory),
         idle_states=read_idle_states(inventory),
         kernel_values=_kernel_values(files),
-        sysctls=_sysctls(files),
+        sysctls={
+            path.removeprefix(_SYSCTLS).replace("/", "."): " ".join(text.split())
+            for path, text in sorted(files.items())
+            if path.startswith(_SYSCTLS)
+        },
         loadable_modules=_loadable_modules(snapshot),
         gpus=gpus,
         nvidia=read_driver(snapshot),
@@ -123,7 +126,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         nvmes=read_nvmes(snapshot),
         other_devices=read_other_devices(snapshot),
         pci_functions=pci_functions,
-        pci_paths=read_pci_paths(snapshot, addresses),
+        pci_paths=read_pci_paths(snapshot, sorted(addresses)),
         userland=read_userland(snapshot),
         kernel_values_record=files.get(catalogue.KERNEL_VALUES),
         previous_plan=files.get("/etc/numaforge/plan.json"),
@@ -197,12 +200,12 @@ def _kubelet_cores(
     node_of = {cpu: node.id for node in numa_nodes for cpu in node.cpus}
     if ids is None:
         return None
-    together: dict[tuple[int | None, int, int, int | None], set[int]] = {}
-    for cpu, (core, package) in sorted(ids.items()):
-        if not node_of or cpu in node_of:
-            # Where the kernel does not know the packages it prints -1, and the kubelet finds a single one.
-            key = (node_of.get(cpu), core, max(package, 0), drawers.get(cpu))
-            together.setdefault(key, set()).add(cpu)
+    # Where the kernel does not know the packages it prints -1, and the kubelet finds a single one.
+    together = grouped(
+        ((node_of.get(cpu), core, max(package, 0), drawers.get(cpu)), cpu)
+        for cpu, (core, package) in sorted(ids.items())
+        if not node_of or cpu in node_of
+    )
     kubelet_cores = tuple(
         Core(package, node, frozenset(cpus)) for (node, _, package, _), cpus in together.items()
     )
@@ -220,9 +223,7 @@ def _kubelet_packages(
     """
     if ids is None:
         return None
-    together: dict[int, set[int]] = {}
-    for cpu, (_, package) in sorted(ids.items()):
-        together.setdefault(package, set()).add(cpu)
+    together = grouped((package, cpu) for cpu, (_, package) in sorted(ids.items()))
     by_ids = tuple(Package(number, frozenset(cpus)) for number, cpus in together.items())
     return None if {package.cpus for package in by_ids} == {package.cpus for package in packages} else by_ids
 
@@ -259,17 +260,6 @@ def _architecture(files: Mapping[str, str]) -> str | None:
     return by_kernel or _saved_by_hwloc(files, "Architecture") or next(matching, None)
 
 
-def _nohz_full(files: Mapping[str, str]) -> CpuSet | None:
-    """Return the CPUs without a tick; a kernel that was started without any prints "(null)" (before 5.19)."""
-    text = files.get("/sys/devices/system/cpu/nohz_full")
-    return None if text is None else parse_cpulist(text.strip().replace("(null)", ""))
-
-
-def _cpu_vendor(files: Mapping[str, str]) -> str | None:
-    match = re.search(r"^vendor_id\s*: (\S+)$", files.get("/proc/cpuinfo", ""), re.MULTILINE)
-    return match[1] if match else None
-
-
 def _loadable_modules(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the modules of the catalogue that are on the disk for the running kernel."""
     pattern = re.compile(
@@ -286,10 +276,8 @@ def _saved_by_hwloc(files: Mapping[str, str], key: str) -> str | None:
 
 def _cgroup_version(files: Mapping[str, str]) -> int | None:
     """Return 2 where /sys/fs/cgroup itself is cgroup2, 1 where any version 1 hierarchy is mounted."""
-    mounts = [
-        line.split(" ")[1:3] for line in files.get("/proc/mounts", "").splitlines() if line.count(" ") > 1
-    ]
-    if ["/sys/fs/cgroup", "cgroup2"] in mounts or "/sys/fs/cgroup/cgroup.controllers" in files:
+    mounts = re.findall(r"^[^ \n]* ([^ \n]*) ([^ \n]*)", files.get("/proc/mounts", ""), re.MULTILINE)
+    if ("/sys/fs/cgroup", "cgroup2") in mounts or "/sys/fs/cgroup/cgroup.controllers" in files:
         return 2
     return 1 if any(kind == "cgroup" for _, kind in mounts) else None
 
@@ -308,17 +296,12 @@ def _unquoted(text: str) -> str:
         return text.strip()
 
 
-def _sysctls(files: Mapping[str, str]) -> dict[str, str]:
-    return {
-        path.removeprefix(_SYSCTLS).replace("/", "."): " ".join(text.split())
-        for path, text in sorted(files.items())
-        if path.startswith(_SYSCTLS)
-    }
-
-
 def _kernel_values(files: Mapping[str, str]) -> dict[str, str]:
     """Return the effective word of each knob's file: `always [madvise] never` is "madvise"."""
-    texts = {path: files[path] for path in sorted(KNOB_AT) if path in files and path.startswith("/sys/")}
-    words = {path: re.search(r"\[(\S+)\]", text) for path, text in texts.items()}
-    effective = {path: word[1] if (word := words[path]) else text.strip() for path, text in texts.items()}
-    return {path: word for path, word in effective.items() if word}
+    words: dict[str, str] = {}
+    for path in sorted(KNOB_AT):
+        text = files.get(path, "").strip() if path.startswith("/sys/") else ""
+        if text:
+            word = re.search(r"\[(\S+)\]", text)
+            words[path] = word[1] if word else text
+    return words

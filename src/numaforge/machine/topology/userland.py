@@ -9,17 +9,11 @@ from typing import Any
 from numaforge.lib.given import digits
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.model import (
-    SWAP_SERVICES,
-    Containerd,
-    HostProcess,
-    InstalledPackage,
-    Userland,
-)
+from numaforge.machine.topology.model import Containerd, HostProcess, InstalledPackage, Userland
 from numaforge.machine.topology.units import Units, read_units
 
 _LIMIT = r"^Max {}\s+(\S+)"
-_SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
+_DRIVER_TUNING = re.compile(r"^(RUN_(?:SYSCTL|AFFINITY_TUNER|MLNX_TUNE))=yes\b", re.MULTILINE)
 
 
 def read_userland(snapshot: Snapshot) -> Userland | None:
@@ -29,17 +23,19 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
     if pids is None or present is None:
         return None
     files, present_paths = snapshot.files, frozenset(present.split())
-    manager = _package_manager(present_paths)
+    manager = next((name for file, name in _MANAGERS.items() if f"/usr/bin/{file}" in present_paths), None)
     return Userland(
         processes=tuple(_processes(files, pids, read_units(snapshot))),
         services=tuple(sorted({PurePosixPath(path).name for path in present_paths if ".wants/" in path})),
         package_manager=manager,
-        can_hold=_can_hold(manager, present_paths),
+        can_hold=not _HOLDS_OF_DNF.isdisjoint(present_paths) if manager == "dnf" else manager is not None,
         packages=_packages(snapshot.commands.get("packages"), files, manager),
         upgrades=_upgrades(files, present_paths, manager),
         upgrades_skip=tuple(_skipped(files)),
         containerd=_containerd(snapshot, present_paths),
-        clock_synchronised=_yes(snapshot.commands.get("timedatectl NTPSynchronized")),
+        clock_synchronised={"yes": True, "no": False}.get(
+            snapshot.commands.get("timedatectl NTPSynchronized", "")
+        ),
         swaps=_swaps(files),
         swap_units=tuple(sorted(PurePosixPath(path).name for path in present_paths if _brings_swap(path))),
         swap_kept_off="/etc/systemd/system/swap.d/90-numaforge.conf" in present_paths,
@@ -49,7 +45,8 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
         claim_drivers=_claim_drivers(present_paths),
         rdma_plugin=any(fnmatchcase(path, catalogue.RDMA_PLUGIN_LOGS) for path in present_paths),
         rdma_cni=catalogue.RDMA_CNI in present_paths,
-        driver_tuning=tuple(_driver_tuning(files.get("/etc/infiniband/openib.conf", ""))),
+        # the switches with which NVIDIA's network driver tunes the host when it is loaded
+        driver_tuning=tuple(_DRIVER_TUNING.findall(files.get("/etc/infiniband/openib.conf", ""))),
     )
 
 
@@ -86,15 +83,8 @@ def _limit(text: str, name: str) -> int | None:
 # ---- packages ----
 
 
-def _package_manager(present: frozenset[str]) -> str | None:
-    managers = {"apt-mark": "apt", "dnf": "dnf", "dnf5": "dnf", "zypper": "zypper"}
-    return next((manager for name, manager in managers.items() if f"/usr/bin/{name}" in present), None)
-
-
-def _can_hold(manager: str | None, present: frozenset[str]) -> bool | None:
-    if manager != "dnf":
-        return manager is not None
-    return "/usr/bin/dnf5" in present or "/etc/dnf/plugins/versionlock.conf" in present
+_MANAGERS = {"apt-mark": "apt", "dnf": "dnf", "dnf5": "dnf", "zypper": "zypper"}
+_HOLDS_OF_DNF = frozenset({"/usr/bin/dnf5", "/etc/dnf/plugins/versionlock.conf"})
 
 
 def _packages(
@@ -114,10 +104,8 @@ def _packages(
 def package_kind(name: str) -> str | None:
     """Return the kind of a package, "kernel", "driver", "kubelet" or "containerd"; None for any other."""
     # The container toolkit is named like the driver and has versions of its own.
-    kinds = ("containerd", "kubelet", "driver", "kernel")
-    return next(
-        (k for k in kinds if any(fnmatchcase(name, glob) for glob in catalogue.HELD_PACKAGES[k])), None
-    )
+    kinds = reversed(catalogue.HELD_PACKAGES.items())
+    return next((kind for kind, globs in kinds if any(fnmatchcase(name, glob) for glob in globs)), None)
 
 
 def _locked(files: Mapping[str, str]) -> Iterator[str]:
@@ -164,7 +152,8 @@ def _apt_files(files: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _containerd(snapshot: Snapshot, present: frozenset[str]) -> Containerd | None:
     version_answer = snapshot.commands.get("containerd --version")
-    dump = _toml(snapshot.commands.get("containerd config dump"))
+    dump_text = snapshot.commands.get("containerd config dump")
+    dump = None if dump_text is None else _toml(dump_text)
     if version_answer is None and dump is None:
         return None
     version = re.search(r"\bv?([0-9]+\.[0-9]+\.[0-9]+)", (version_answer or "").partition(" ")[2])
@@ -191,9 +180,7 @@ def _containerd(snapshot: Snapshot, present: frozenset[str]) -> Containerd | Non
     )
 
 
-def _toml(text: str | None) -> Mapping[str, Any] | None:
-    if text is None:
-        return None
+def _toml(text: str) -> Mapping[str, Any] | None:
     import tomllib  # few hosts have such a file
 
     try:
@@ -213,17 +200,11 @@ def _as_texts(value: object) -> tuple[str, ...] | None:
 
 
 def _versions(answer: str) -> Iterator[tuple[str, int | None]]:
-    for line in answer.splitlines():
-        match = re.match(r"(?P<path>[^:]+):\s*version\s*=\s*(?P<version>[0-9]{1,9})", line)
-        if match:
-            yield f"/{match['path'].lstrip('/')}", int(match["version"])
+    for path, version in re.findall(r"^([^:\n]+):\s*version\s*=\s*([0-9]{1,9})", answer, re.MULTILINE):
+        yield f"/{path.lstrip('/')}", int(version)
 
 
 # ---- swap, time, tuning by others ----
-
-
-def _yes(answer: str | None) -> bool | None:
-    return {"yes": True, "no": False}.get(answer or "")
 
 
 def _swaps(files: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -232,9 +213,8 @@ def _swaps(files: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def _brings_swap(path: str) -> bool:
-    return path.endswith(".swap") or path in {
-        f"/usr/lib/systemd/system/{name}.service" for name in SWAP_SERVICES
-    }
+    services = (f"/usr/lib/systemd/system/{name}.service" for name in catalogue.SWAP_SERVICES)
+    return path.endswith(".swap") or path in services
 
 
 def _tuned(files: Mapping[str, str]) -> dict[str, str]:
@@ -268,9 +248,9 @@ def _sysctl_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
     Settings of a pattern (`net.ipv4.conf.*`) and those with `-` before them are named as they stand.
     """
     by_name: dict[str, str] = {}
-    for folder in reversed(_SYSCTL_FOLDERS):
+    for folder in reversed(catalogue.SYSTEM_FOLDERS):
         for path in files:
-            if path.startswith(f"{folder}/"):
+            if path.startswith(f"{folder}/sysctl.d/"):
                 by_name[PurePosixPath(path).name] = path
     # /etc/sysctl.conf counts as 99-sysctl.conf where a link of that name leads to it.
     read = {by_name[name]: dict(_sysctl_lines(files[by_name[name]])) for name in sorted(by_name)}
@@ -288,8 +268,3 @@ def dotted(name: str) -> str:
     """Return a sysctl's name with dots, as sysctl.d(5) reads it."""
     first = re.search(r"[./]", name)
     return name.translate(str.maketrans("./", "/.")) if first and first[0] == "/" else name
-
-
-def _driver_tuning(text: str) -> list[str]:
-    """Return the enabled switches with which NVIDIA's network driver tunes the host when it is loaded."""
-    return re.findall(r"^(RUN_(?:SYSCTL|AFFINITY_TUNER|MLNX_TUNE))=yes\b", text, re.MULTILINE)
