@@ -89,7 +89,7 @@ def kubelet_facts(topology: NodeTopology) -> Facts:
         "cores": groups(ids_of(mask) for mask in seen.cores.values()),
         "sockets": groups(ids_of(mask) for mask in seen.sockets.values()),
         "numa_nodes": {str(node): format_cpulist(ids_of(mask)) for node, mask in seen.numa_nodes.items()},
-        "uncore_caches": groups(ids_of(mask) for mask in seen.uncores.values()),
+        "uncore_caches": groups(ids_of(mask) for mask in seen.levels["uncore"].values()),
         "memory_bytes": {str(node.id): node.memory_bytes for node in machine.nodes},
     }
 

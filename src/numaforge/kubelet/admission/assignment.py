@@ -4,7 +4,8 @@ pkg/kubelet/cm/cpumanager/cpu_assignment.go of kubelet 1.37, and before.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from numaforge.kubelet.admission.machine import CpuTopology
@@ -90,14 +91,13 @@ def take_packed(
     if taking.satisfied:
         return taking.result
     taking.refuse_shortage()
-    steps = [taking.take_full_numa_nodes, taking.take_full_sockets]
-    if not taking.numa_first:
-        steps.reverse()
+    kinds = ["numa_node", "socket"] if taking.numa_first else ["socket", "numa_node"]
+    steps: list[Callable[[], None]] = [partial(taking.take_full, kind) for kind in kinds]
     if align_uncore:
         steps.append(taking.take_uncores)
     if not spread:
-        steps.append(taking.take_full_cores)
-    steps.append(taking.take_spread_cpus if spread else taking.take_packed_cpus)
+        steps.append(partial(taking.take_full, "core"))
+    steps.append(partial(taking.take_one_by_one, "socket" if spread else "core"))
     for step in steps:
         step()
         if taking.satisfied:
@@ -127,7 +127,7 @@ def take_distributed(
     if taking.satisfied:
         return taking.result
     taking.refuse_shortage()
-    nodes = taking.ordered_numa_nodes()
+    nodes = taking.ordered("numa_node")
     smallest, largest = _numa_node_range(taking, group)
     for size in range(smallest, largest + 1):
         capped = minor >= _FIRST_MINOR_OF_CAPPED_SHARES
@@ -149,6 +149,8 @@ class _CpuAccumulator:
         self.needed = count
         self.result = 0
         self.numa_first = topology.num_sockets >= topology.num_numa_nodes
+        inner, outer = ("socket", "numa_node") if self.numa_first else ("numa_node", "socket")
+        self._outer = {inner: outer, "core": inner, "uncore": "numa_node"}
 
     @property
     def satisfied(self) -> bool:
@@ -166,82 +168,46 @@ class _CpuAccumulator:
         # A unit that is listed twice (a socket that spans NUMA nodes) is counted twice, as in the kubelet.
         self.needed -= cpus.bit_count()
 
-    # Units are ordered by their free CPUs, fewest first, then by id; units without free CPUs are left out.
+    def ordered(self, kind: str) -> list[int]:
+        """Return the units of a kind with free CPUs: those with the fewest first, then by id.
 
-    def ordered_numa_nodes(self) -> list[int]:
-        if self.numa_first:
-            return self._ordered(self.topology.numa_nodes, self.topology.numa_nodes, -1)
-        return self._nested(self.ordered_sockets(), "numa_node", "socket")
-
-    def ordered_sockets(self) -> list[int]:
-        if self.numa_first:
-            return self._nested(self.ordered_numa_nodes(), "socket", "numa_node")
-        return self._ordered(self.topology.sockets, self.topology.sockets, -1)
-
-    def ordered_cores(self) -> list[int]:
-        if self.numa_first:
-            return self._nested(self.ordered_sockets(), "core", "socket")
-        return self._nested(self.ordered_numa_nodes(), "core", "numa_node")
-
-    def ordered_uncores(self) -> list[int]:
-        return self._nested(self.ordered_numa_nodes(), "uncore", "numa_node")
-
-    def _nested(self, outer_ids: list[int], inner: str, outer: str) -> list[int]:
-        inner_level, outer_level = self._level(inner), self._level(outer)
-        children = self.topology.inside
+        They are ordered within each unit that they lie in: cores in sockets in NUMA nodes.
+        """
+        level, outer = self.topology.levels[kind], self._outer.get(kind)
+        if outer is None:
+            return self._ordered(level, level, -1)
         result: list[int] = []
-        for number in outer_ids:
-            result += self._ordered(children[inner, outer, number], inner_level, outer_level[number])
+        for number in self.ordered(outer):
+            within = self.topology.levels[outer][number]
+            result += self._ordered(self.topology.inside[kind, outer, number], level, within)
         return result
 
-    def _ordered(
-        self, ids: Mapping[int, int] | tuple[int, ...], level: Mapping[int, int], within: int
-    ) -> list[int]:
+    def _ordered(self, ids: Iterable[int], level: Mapping[int, int], within: int) -> list[int]:
         free = self.free
         inside = free & within
         return [i for _, i in sorted([((free & level[i]).bit_count(), i) for i in ids if inside & level[i]])]
 
-    def _level(self, name: str) -> dict[int, int]:
-        match name:
-            case "numa_node":
-                return self.topology.numa_nodes
-            case "socket":
-                return self.topology.sockets
-            case "core":
-                return self.topology.cores
-            case _:
-                return self.topology.uncores
+    def take_full(self, kind: str) -> None:
+        """Take the free units of a kind that are no larger than what is needed.
 
-    def _take_full(self, ids: list[int], level: Mapping[int, int], is_full: Callable[[int], bool]) -> None:
-        for number in [i for i in ids if is_full(i)]:
+        A socket and a core count as free by the rounded-down size of all of them. With uneven threads per
+        core a partly free core looks free, and the kubelet allocates its other threads too, reserved ones
+        included (kubernetes/kubernetes#124066, #140495).
+        """
+        level, free = self.topology.levels[kind], self.free
+        if kind in ("socket", "core"):
+            size = self.topology.cpus_per_core if kind == "core" else self.topology.cpus_per_socket
+            full = [i for i in self.ordered(kind) if (level[i] & free).bit_count() == size]
+        else:
+            full = [i for i in self.ordered(kind) if level[i] & free == level[i]]
+        for number in full:
             if self.needed >= level[number].bit_count():
                 self.take(level[number])
 
-    def take_full_numa_nodes(self) -> None:
-        nodes = self.topology.numa_nodes
-        self._take_full(self.ordered_numa_nodes(), nodes, lambda i: nodes[i] & self.free == nodes[i])
-
-    def take_full_sockets(self) -> None:
-        sockets, size = self.topology.sockets, self.topology.cpus_per_socket
-        self._take_full(
-            self.ordered_sockets(), sockets, lambda i: (sockets[i] & self.free).bit_count() == size
-        )
-
-    def take_full_cores(self) -> None:
-        # With uneven threads per core the rounded-down size makes a partly free core look free, and the
-        # kubelet allocates its other threads too, reserved ones included (kubernetes/kubernetes#124066,
-        # #140495).
-        cores, size = self.topology.cores, self.topology.cpus_per_core
-        self._take_full(self.ordered_cores(), cores, lambda i: (cores[i] & self.free).bit_count() == size)
-
-    def take_full_uncores(self) -> None:
-        uncores = self.topology.uncores
-        self._take_full(self.ordered_uncores(), uncores, lambda i: uncores[i] & self.free == uncores[i])
-
     def take_uncores(self) -> None:
-        for uncore in self.ordered_uncores():
+        for uncore in self.ordered("uncore"):
             if self.needed >= self.topology.cpus_per_uncore:
-                self.take_full_uncores()
+                self.take_full("uncore")
             if self.satisfied:
                 return
             self._take_partial_uncore(uncore)
@@ -251,7 +217,7 @@ class _CpuAccumulator:
     def _take_partial_uncore(self, uncore: int) -> None:
         """Take the lowest free cores of a cache if their CPUs are exactly as many as needed."""
         topology, per_core = self.topology, self.topology.cpus_per_core
-        inside = self.free & topology.uncores[uncore]
+        inside = self.free & topology.levels["uncore"][uncore]
         cores = [c for c in topology.inside["core", "uncore", uncore] if topology.cores[c] & inside]
         rounded = self.minor >= _FIRST_MINOR_OF_UNCORE_ROUNDING
         cpus = 0
@@ -262,18 +228,9 @@ class _CpuAccumulator:
         if cpus.bit_count() == self.needed:
             self.take(cpus)
 
-    def take_packed_cpus(self) -> None:
-        cores = self.topology.cores
-        self._take_one_by_one([cpu for core in self.ordered_cores() for cpu in bits(cores[core] & self.free)])
-
-    def take_spread_cpus(self) -> None:
-        sockets = self.topology.sockets
-        self._take_one_by_one(
-            [cpu for socket in self.ordered_sockets() for cpu in bits(sockets[socket] & self.free)]
-        )
-
-    def _take_one_by_one(self, cpus: list[int]) -> None:
-        for cpu in cpus:
+    def take_one_by_one(self, kind: str) -> None:
+        level = self.topology.levels[kind]
+        for cpu in [cpu for number in self.ordered(kind) for cpu in bits(level[number] & self.free)]:
             self.take(1 << cpu)
             if self.satisfied:
                 return
@@ -286,7 +243,7 @@ class _Choice(NamedTuple):
     remainder_nodes: tuple[int, ...]
 
 
-class _Combination:
+class _Combination(NamedTuple):
     """A combination of NUMA nodes in an array that later combinations may overwrite.
 
     The kubelet keeps slices that Go's append() shares between siblings: while the array has room, the last
@@ -294,24 +251,19 @@ class _Combination:
     which CPUs a pod gets, so the arrays are shared in the same places here.
     """
 
-    __slots__ = ("array", "size")
+    array: list[int]
+    size: int
 
-    def __init__(self, array: list[int], size: int) -> None:
-        self.array = array
-        self.size = size
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.array[: self.size])
-
-    def __len__(self) -> int:
-        return self.size
+    @property
+    def nodes(self) -> list[int]:
+        return self.array[: self.size]
 
     def append(self, number: int) -> "_Combination":
         if self.size < len(self.array):
             self.array[self.size] = number
             return _Combination(self.array, self.size + 1)
         room = [0] * (max(1, 2 * self.size) - self.size)
-        grown = self.array[: self.size] + room
+        grown = self.nodes + room
         grown[self.size] = number
         return _Combination(grown, self.size + 1)
 
@@ -358,7 +310,7 @@ def _most_balanced(
         if best_balance == 0 and (best_in_socket or not by_socket):
             break
         share = count // size // group * group
-        members = list(combination)
+        members = combination.nodes
         if by_socket:
             share = min(share, *(free[node] // group * group for node in members))
         if sum(free[node] // group for node in members) * group < count or any(
@@ -379,7 +331,7 @@ def _most_balanced(
             best_balance, best, best_remainder, best_in_socket = balance, combination, subset, in_socket
     if best is None:
         return None
-    return _Choice(tuple(best), tuple(best_remainder or ()))
+    return _Choice(tuple(best.nodes), tuple(best_remainder.nodes if best_remainder else ()))
 
 
 def _best_remainder(
@@ -388,7 +340,7 @@ def _best_remainder(
     best_balance, best = math.inf, None
     for size in range(len(candidates), 0, -1):
         for subset in _combinations(candidates, size):
-            members = list(subset)
+            members = subset.nodes
             if sum(free[node] for node in members) < remainder:
                 continue
             free_after = dict(free)

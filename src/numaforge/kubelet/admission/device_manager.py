@@ -79,12 +79,9 @@ class _Plugin:
 
     def __init__(self, devices: Sequence[Device], known_nodes: int, minor: int) -> None:
         self.devices = tuple(devices)
-        self.all = (1 << len(self.devices)) - 1
         self.healthy = mask_of(i for i, device in enumerate(self.devices) if device.healthy)
         self.allocated = 0
-        self.without_topology = mask_of(
-            i for i, device in enumerate(self.devices) if device.numa_nodes is None
-        )
+        self.without_topology = mask_of(i for i, device in enumerate(devices) if device.numa_nodes is None)
         self.of_node: dict[int, int] = {}
         for index, device in enumerate(self.devices):
             for node in device.numa_nodes or ():
@@ -164,18 +161,22 @@ class DeviceManager:
             for resource, plugin in self.plugins.items()
         }
 
-    def devices_of(self, pod: str, container: str) -> dict[str, tuple[str, ...]]:
-        """Return the ids that a container holds, by resource."""
-        by_resource = self.assignments.get(pod, {}).get(container, {})
-        return {resource: self._ids(resource, devices) for resource, devices in by_resource.items()}
-
-    def choices_of(self, pod: str, container: str) -> dict[str, tuple[tuple[str, ...], ...]]:
-        """Return the sets of ids that were equal for a plugin, by resource, those that it took first."""
+    def devices_of(self, pod: str) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Return the ids that a pod's containers hold, by container and resource."""
         return {
-            resource: tuple(self._ids(resource, devices) for devices in preferred.sets)
-            for (owner, name, resource), preferred in self.preferred.items()
-            if (owner, name) == (pod, container) and len(preferred.sets) > 1
+            container: {resource: self._ids(resource, devices) for resource, devices in by_resource.items()}
+            for container, by_resource in self.assignments.get(pod, {}).items()
         }
+
+    def choices_of(self, pod: str) -> dict[str, dict[str, tuple[tuple[str, ...], ...]]]:
+        """Return the sets of ids that were equal for a plugin, those that it took first."""
+        choices: dict[str, dict[str, tuple[tuple[str, ...], ...]]]
+        choices = {container: {} for container in self.assignments.get(pod, {})}
+        for (owner, container, resource), preferred in self.preferred.items():
+            if owner == pod and container in choices and len(preferred.sets) > 1:
+                sets = tuple(self._ids(resource, devices) for devices in preferred.sets)
+                choices[container][resource] = sets
+        return choices
 
     def may_crash_for(self, pod: str) -> tuple[str, ...]:
         """Return the resources whose plugin may have crashed instead of choosing devices for a pod."""

@@ -66,12 +66,10 @@ class CpuTopology:
 
     @property
     def cpus_per_socket(self) -> int:
-        """Return the rounded-down number of CPUs of a socket."""
         return self.num_cpus // self.num_sockets if self.num_sockets else 0
 
     @property
     def cpus_per_uncore(self) -> int:
-        """Return the rounded-down number of CPUs of a last-level cache."""
         return self.num_cpus // self.num_uncores if self.num_uncores else 0
 
     @cached_property
@@ -79,21 +77,25 @@ class CpuTopology:
         return mask_of(self.places)
 
     @cached_property
+    def levels(self) -> dict[str, dict[int, int]]:
+        """Return the CPUs of each unit of each kind, by the fields of `CpuPlace`."""
+        levels: dict[str, dict[int, int]] = {kind: {} for kind in CpuPlace._fields}
+        for cpu, cpu_place in self.places.items():
+            for members, number in zip(levels.values(), cpu_place, strict=True):
+                members[number] = members.get(number, 0) | 1 << cpu
+        return {kind: dict(sorted(members.items())) for kind, members in levels.items()}
+
+    @property
     def numa_nodes(self) -> dict[int, int]:
-        return self._group("numa_node")
+        return self.levels["numa_node"]
 
-    @cached_property
+    @property
     def sockets(self) -> dict[int, int]:
-        return self._group("socket")
+        return self.levels["socket"]
 
-    @cached_property
+    @property
     def cores(self) -> dict[int, int]:
-        return self._group("core")
-
-    @cached_property
-    def uncores(self) -> dict[int, int]:
-        """Return the CPUs of each last-level cache."""
-        return self._group("uncore")
+        return self.levels["core"]
 
     @cached_property
     def numa_mask(self) -> int:
@@ -113,26 +115,13 @@ class CpuTopology:
     @cached_property
     def inside(self) -> dict[tuple[str, str, int], tuple[int, ...]]:
         """Return, for (inner level, outer level, outer id), the inner ids with a CPU there."""
-        levels = {
-            "numa_node": self.numa_nodes,
-            "socket": self.sockets,
-            "core": self.cores,
-            "uncore": self.uncores,
-        }
         pairs = [("socket", "numa_node"), ("numa_node", "socket"), ("core", "socket"), ("core", "numa_node")]
         pairs += [("uncore", "numa_node"), ("core", "uncore")]
         return {
-            (inner, outer, number): tuple(i for i, members in levels[inner].items() if members & cpus)
+            (inner, outer, number): tuple(i for i, members in self.levels[inner].items() if members & cpus)
             for inner, outer in pairs
-            for number, cpus in levels[outer].items()
+            for number, cpus in self.levels[outer].items()
         }
-
-    def _group(self, level: str) -> dict[int, int]:
-        members: dict[int, int] = {}
-        for cpu, cpu_place in self.places.items():
-            number: int = getattr(cpu_place, level)
-            members[number] = members.get(number, 0) | 1 << cpu
-        return dict(sorted(members.items()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.28 to 1.37, policy St
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,16 +53,9 @@ class MemoryBlock:
 class MemoryTable:
     """One resource on one NUMA node, in bytes (state.MemoryTable)."""
 
-    total: int
-    system_reserved: int
     allocatable: int
     free: int
     reserved: int = 0
-
-    @classmethod
-    def of(cls, fresh: FreshTable) -> "MemoryTable":
-        """Return the table with nothing allocated."""
-        return cls(fresh.total, fresh.system_reserved, fresh.allocatable, free=fresh.allocatable)
 
 
 @dataclass
@@ -76,13 +68,11 @@ class NodeMemory:
 
     def free(self, resource: str) -> int:
         """Return the free bytes of a resource, 0 for one that the node does not have."""
-        table = self.tables.get(resource)
-        return table.free if table else 0
+        return self.tables[resource].free if resource in self.tables else 0
 
     def allocatable(self, resource: str) -> int:
         """Return the allocatable bytes of a resource, 0 for one that the node does not have."""
-        table = self.tables.get(resource)
-        return table.allocatable if table else 0
+        return self.tables[resource].allocatable if resource in self.tables else 0
 
 
 def _blocks(written: Sequence[Mapping[str, Any]]) -> tuple[MemoryBlock, ...]:
@@ -95,8 +85,8 @@ def _blocks(written: Sequence[Mapping[str, Any]]) -> tuple[MemoryBlock, ...]:
 class MemoryManager:
     """The Static policy and its state.
 
-    `nodes` maps NUMA node -> its memory; `assignments` maps pod -> container -> blocks; `pods` maps
-    pod -> the blocks of a pod that is managed as one unit.
+    `fresh` is the state without pods, `nodes` maps NUMA node -> its memory, `assignments` pod -> container ->
+    blocks, `pods` pod -> the blocks of a pod that is managed as one unit.
     """
 
     def __init__(
@@ -109,37 +99,31 @@ class MemoryManager:
                 remedy="the policy Static needs reservedMemory for each NUMA node that keeps memory back",
             )
         self._minor = minor
-        self.nodes = {
-            number: NodeMemory(
-                {name: MemoryTable.of(table) for name, table in tables.items()}, 0, 1 << number
-            )
-            for number, tables in fresh_memory(machine, reserved).items()
-        }
+        self.fresh = fresh_memory(machine, reserved)
+        self.nodes = self._empty_nodes()
         self.assignments: dict[str, dict[str, tuple[MemoryBlock, ...]]] = {}
         self.pods: dict[str, tuple[MemoryBlock, ...]] = {}
-        self._reusable: tuple[str, dict[tuple[frozenset[int], str], int]] = ("", {})
+        self._reusable: tuple[str, dict[tuple[int, str], int]] = ("", {})
         self._node_mask = machine.node_mask
+
+    def _empty_nodes(self) -> dict[int, NodeMemory]:
+        return {
+            number: NodeMemory(
+                {name: MemoryTable(table.allocatable, table.allocatable) for name, table in tables.items()},
+                0,
+                1 << number,
+            )
+            for number, tables in self.fresh.items()
+        }
 
     def restore(self, state: MemoryState, *, running: bool = False) -> None:
         """Restore a checkpoint, or raise KubeletConfigError where the policy would not start with it.
 
         The checkpoint of a `running` kubelet need not be one that it would start with.
         """
-        complaint = check_memory_state(
-            state,
-            {
-                number: {
-                    resource: FreshTable(table.total, table.system_reserved, table.allocatable)
-                    for resource, table in node.tables.items()
-                }
-                for number, node in self.nodes.items()
-            },
-            self._minor,
-            running=running,
-        )
+        complaint = check_memory_state(state, self.fresh, self._minor, running=running)
         if complaint:
             raise KubeletConfigError(complaint)
-        fresh = deepcopy(self.nodes) if running else self.nodes
         for number, saved in state.machine.items():
             node = self.nodes[number]
             node.assignments, node.group = saved["numberOfAssignments"], mask_of(saved["cells"])
@@ -152,7 +136,7 @@ class MemoryManager:
         }
         self.pods = {pod: _blocks(blocks) for pod, blocks in state.pods.items()}
         if running and self._is_half_written():
-            self.nodes = fresh
+            self.nodes = self._empty_nodes()
             for block in self._all_blocks():
                 self._reserve(mask_of(block.numa_nodes), block.resource, block.bytes)
 
@@ -258,7 +242,7 @@ class MemoryManager:
         nodes = ids_of(numa)
         blocks = tuple(MemoryBlock(resource, nodes, size) for resource, size in sizes.items())
         for block in blocks:
-            reusable = self._reusable_bytes(pod, nodes, block.resource)
+            reusable = self._reusable_by_nodes(pod, block.resource).get(numa, 0)
             self._reserve(numa, block.resource, max(0, block.bytes - reusable))
         self._update_reusable(pod, container, blocks)
         self.assignments.setdefault(pod, {})[container.name] = blocks
@@ -324,7 +308,7 @@ class MemoryManager:
         refuse_endless(every)
         allocatable = {r: {n: node.allocatable(r) for n, node in self.nodes.items()} for r in sizes}
         free = {r: {n: node.free(r) for n, node in self.nodes.items()} for r in sizes}
-        reusable = {r: self._reusable_by_mask(demand.pod.name, r) for r in sizes}
+        reusable = {r: self._reusable_by_nodes(demand.pod.name, r) for r in sizes}
         fits_groups = self._group_rule()
 
         def possible(mask: int) -> bool:
@@ -453,21 +437,15 @@ class MemoryManager:
 
     # Memory of init containers is reusable: bytes by (NUMA nodes, resource), for one pod at a time.
 
-    def _reusable_bytes(self, pod: str, nodes: frozenset[int], resource: str) -> int:
+    def _reusable_by_nodes(self, pod: str, resource: str) -> dict[int, int]:
         owner, sizes = self._reusable
-        return sizes.get((nodes, resource), 0) if owner == pod else 0
-
-    def _reusable_by_mask(self, pod: str, resource: str) -> dict[int, int]:
-        owner, sizes = self._reusable
-        if owner != pod:
-            return {}
-        return {mask_of(nodes): size for (nodes, kind), size in sizes.items() if kind == resource}
+        return {numa: size for (numa, kind), size in sizes.items() if owner == pod and kind == resource}
 
     def _update_reusable(self, pod: str, container: Container, blocks: tuple[MemoryBlock, ...]) -> None:
         owner, sizes = self._reusable
         sizes = dict(sizes) if owner == pod else {}
         for block in blocks:
-            key = block.numa_nodes, block.resource
+            key = mask_of(block.numa_nodes), block.resource
             unused = sizes.get(key, 0)
             if container.init and not container.restartable:
                 sizes[key] = max(unused, block.bytes)

@@ -1,9 +1,12 @@
 """A node that admits and removes pods as its kubelet would."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import count
+from functools import reduce
+from itertools import chain, count
+from operator import or_
 from typing import Any, TypeVar
 
 from numaforge.kubelet.admission.claims import Claims, JudgedClaims, NothingKnown
@@ -193,7 +196,8 @@ class Node:
         if not isinstance(pod, Pod):
             pod = Pod.from_manifest(pod, name)
             if pod.name == UNNAMED:
-                pod = pod.renamed(self._unused_name())
+                numbered = (f"{UNNAMED}-{number}" for number in count())
+                pod = pod.renamed(next(name for name in numbered if name not in self._requests))
         elif name is not None:
             pod = pod.renamed(name)
         if not self._returning:
@@ -233,14 +237,8 @@ class Node:
             qos=demand.qos,
             cpus=self._cpus_of(pod.name),
             memory=dict(self.memory_manager.assignments.get(pod.name, {})) if self.memory_manager else {},
-            devices={
-                container: self.device_manager.devices_of(pod.name, container)
-                for container in self.device_manager.assignments.get(pod.name, {})
-            },
-            choices={
-                container: self.device_manager.choices_of(pod.name, container)
-                for container in self.device_manager.assignments.get(pod.name, {})
-            },
+            devices=self.device_manager.devices_of(pod.name),
+            choices=self.device_manager.choices_of(pod.name),
             may_crash=self.device_manager.may_crash_for(pod.name),
             hint=hints,
             opinions=opinions or {},
@@ -351,23 +349,19 @@ class Node:
 
     def _free_on(self, numa_node: int) -> FreeOnNumaNode:
         cpus = self.machine.cpus.numa_nodes.get(numa_node, 0)
+        memory = self.memory_manager.nodes[numa_node] if self.memory_manager else None
+        tables = memory.tables if memory else {}
         return FreeOnNumaNode(
             id=numa_node,
             cpus=ids_of(self.cpu_manager.available & cpus) if self.cpu_manager else None,
-            memory_bytes=self.memory_manager.nodes[numa_node].free(MEMORY) if self.memory_manager else None,
+            memory_bytes=memory.free(MEMORY) if memory else None,
             devices=self.device_manager.free_near(numa_node),
             hugepages={
                 resource: table.free
-                for resource, table in self.memory_manager.nodes[numa_node].tables.items()
+                for resource, table in tables.items()
                 if resource != MEMORY and table.allocatable
-            }
-            if self.memory_manager
-            else {},
+            },
         )
-
-    def _unused_name(self) -> str:
-        numbered = (f"{UNNAMED}-{number}" for number in count())
-        return next(name for name in numbered if name not in self._requests)
 
     def _collect(self, active: set[str]) -> None:
         self.device_manager.collect(active)
@@ -406,21 +400,17 @@ class Node:
 
     def _held_requests(self) -> dict[str, Mapping[str, int]]:
         """Return the requests of pods from state files: what they hold, as there is no manifest."""
-        requests: dict[str, dict[str, int]] = {}
+        requests: dict[str, Counter[str]] = defaultdict(Counter)
         for pod, cpus in (self.cpu_manager.assignments if self.cpu_manager else {}).items():
-            all_cpus = 0
-            for mask in cpus.values():
-                all_cpus |= mask
-            requests.setdefault(pod, {})[CPU] = 1000 * all_cpus.bit_count()
+            requests[pod][CPU] = 1000 * reduce(or_, cpus.values(), 0).bit_count()
         for pod, containers in (self.memory_manager.assignments if self.memory_manager else {}).items():
-            sizes = requests.setdefault(pod, {})
-            for block in (block for blocks in containers.values() for block in blocks):
-                sizes[block.resource] = sizes.get(block.resource, 0) + block.bytes
-        for pod, resources in self.device_manager.assignments.items():
-            counts = requests.setdefault(pod, {})
-            for container in resources:
-                for resource, ids in self.device_manager.devices_of(pod, container).items():
-                    counts[resource] = counts.get(resource, 0) + len(ids)
+            sizes = requests[pod]
+            for block in chain.from_iterable(containers.values()):
+                sizes[block.resource] += block.bytes
+        for pod in self.device_manager.assignments:
+            counts = requests[pod]
+            for by_resource in self.device_manager.devices_of(pod).values():
+                counts.update({resource: len(ids) for resource, ids in by_resource.items()})
         return dict(requests)
 
 

@@ -86,7 +86,8 @@ class Settings:
         if not isinstance(config, Mapping):
             raise KubeletConfigError("the kubelet configuration is not a mapping")
         explicit = _reserved_cpus(config, machine)
-        cpu_milli = 1000 * explicit.bit_count() or _reserved_milli(config)
+        cpu_milli = 1000 * explicit.bit_count() or ceil(1000 * _reserved(config, "cpu"))
+        most, per_core = int(config.get("maxPods") or _DEFAULT_MAX_PODS), int(config.get("podsPerCore") or 0)
         settings = cls(
             cpu_policy=_one_of(config, "cpuManagerPolicy", NONE, CPU_MANAGER_POLICIES),
             cpu_options=_cpu_options(config),
@@ -94,11 +95,12 @@ class Settings:
             reserved_cpu_milli=cpu_milli,
             memory_policy=_one_of(config, "memoryManagerPolicy", "None", MEMORY_MANAGER_POLICIES),
             reserved_memory=_reserved_memory(config, machine),
-            reserved_bytes=_reserved_bytes(config, machine),
+            reserved_bytes=ceil(_reserved(config, "memory"))
+            + hard_eviction_bytes(config, machine.memory_bytes),
             topology_policy=_one_of(config, "topologyManagerPolicy", NONE, TOPOLOGY_MANAGER_POLICIES),
             topology_scope=_one_of(config, "topologyManagerScope", "container", TOPOLOGY_MANAGER_SCOPES),
             prefer_closest_numa=_prefers_closest(config, machine),
-            max_pods=_max_pods(config, machine),
+            max_pods=min(most, per_core * machine.cpus.num_cpus) if per_core > 0 else most,
             gates=_gates(config, version or KubeletVersion(LATEST_MINOR)),
             minor=version.rules_minor if version else LATEST_MINOR,
             notice=version.notice if version else None,
@@ -151,29 +153,24 @@ def _one_of(config: Mapping[str, Any], key: str, default: str, accepted: tuple[s
 
 def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
     options = config.get("cpuManagerPolicyOptions") or {}
-    for option in options:
+    chosen = {}
+    for option, value in options.items():
+        path = f"cpuManagerPolicyOptions.{option}"
         if option not in CPU_OPTION_NAMES:
-            raise KubeletConfigError(
-                f'unknown CPU Manager Policy option: "{option}"',
-                where="cpuManagerPolicyOptions",
-                remedy=f"one of {', '.join(sorted(CPU_OPTION_NAMES))}",
-            )
-    chosen = {
-        option: _boolean(value, f"cpuManagerPolicyOptions.{option}") for option, value in options.items()
-    }
+            remedy = f"one of {', '.join(sorted(CPU_OPTION_NAMES))}"
+            raise _config_error("NF206", path=path, manager="CPU", option=f'"{option}"', remedy=remedy)
+        chosen[option] = _boolean(value, path)
     for pair in forbidden_pairs(KubeletVersion(LATEST_MINOR)):
         if chosen.get(pair.first) and chosen.get(pair.second):
-            raise KubeletConfigError(
-                f"static policy options {pair.first} and {pair.second} can not be used at the same time",
-                where="cpuManagerPolicyOptions",
-            )
+            raise _config_error("NF209", first=pair.first, second=pair.second)
     if chosen.get(ALIGN_BY_SOCKET) and config.get("topologyManagerPolicy") == SINGLE_NUMA_NODE:
-        raise KubeletConfigError(
-            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy "
-            "option",
-            where="cpuManagerPolicyOptions",
-        )
+        raise _config_error("NF210", "single NUMA node")
     return CpuOptions.of(chosen)
+
+
+def _config_error(rule: str, name: str = "main", /, **values: object) -> KubeletConfigError:
+    refused = fault(rule, name, **values)
+    return KubeletConfigError(refused.evidence, where=refused.where, remedy=refused.remedy)
 
 
 def _boolean(value: Any, where: str) -> bool:
@@ -188,49 +185,32 @@ def _boolean(value: Any, where: str) -> bool:
 def _reserved_cpus(config: Mapping[str, Any], machine: MachineInfo) -> int:
     text = config.get("reservedSystemCPUs") or ""
     reserved = mask_of(_located(parse_cpulist, str(text), "reservedSystemCPUs"))
-    if reserved & ~machine.cpus.cpus:
-        online = format_cpulist(ids_of(machine.cpus.cpus))
-        raise KubeletConfigError(
-            f"reserved-cpus: {format_cpulist(ids_of(reserved))} is not a subset of online-cpus: {online}",
-            where="reservedSystemCPUs",
-        )
+    if absent := reserved & ~machine.cpus.cpus:
+        shown, online, off = (format_cpulist(ids_of(cpus)) for cpus in (reserved, machine.cpus.cpus, absent))
+        raise _config_error("NF201", text=shown, online=online, absent=off)
     return reserved
 
 
-def _reserved_milli(config: Mapping[str, Any]) -> int:
-    return ceil(
-        1000 * sum((_reserved(config, key, "cpu") for key in ("kubeReserved", "systemReserved")), Fraction(0))
-    )
-
-
-def _reserved_bytes(config: Mapping[str, Any], machine: MachineInfo) -> int:
-    reserved = sum(
-        (_reserved(config, key, "memory") for key in ("kubeReserved", "systemReserved")), Fraction(0)
-    )
-    return ceil(reserved) + hard_eviction_bytes(config, machine.memory_bytes)
-
-
-def _reserved(config: Mapping[str, Any], key: str, resource: str) -> Fraction:
-    value = (config.get(key) or {}).get(resource)
-    return Fraction(0) if value is None else _located(parse_quantity, str(value), f"{key}.{resource}")
+def _reserved(config: Mapping[str, Any], resource: str) -> Fraction:
+    """Return what kubeReserved and systemReserved have of a resource together."""
+    total = Fraction(0)
+    for key in ("kubeReserved", "systemReserved"):
+        value = (config.get(key) or {}).get(resource)
+        total += 0 if value is None else _located(parse_quantity, str(value), f"{key}.{resource}")
+    return total
 
 
 def _reserved_memory(config: Mapping[str, Any], machine: MachineInfo) -> dict[int, dict[str, int]]:
     node_ids = {node.id for node in machine.nodes}
     reserved: dict[int, dict[str, int]] = {}
     entries = config.get("reservedMemory") if config.get("memoryManagerPolicy") == "Static" else ()
-    for number, entry in enumerate(entries or ()):
+    for index, entry in enumerate(entries or ()):
         node = entry.get("numaNode")
-        where = f"reservedMemory[{number}]"
         if node not in node_ids:
-            raise KubeletConfigError(
-                f"the reserved memory configuration references a NUMA node {node} that does not exist on "
-                "this machine",
-                where=where,
-            )
+            raise _config_error("NF214", index=index, node=node, nodes=format_cpulist(node_ids))
         for resource, size in (entry.get("limits") or {}).items():
             reserved.setdefault(node, {})[resource] = _located(
-                parse_bytes, str(size), f"{where}.limits.{resource}"
+                parse_bytes, str(size), f"reservedMemory[{index}].limits.{resource}"
             )
     return reserved
 
@@ -241,30 +221,16 @@ def _prefers_closest(config: Mapping[str, Any], machine: MachineInfo) -> bool:
     options = config.get("topologyManagerPolicyOptions") or {}
     closest = _boolean(options.get(PREFER_CLOSEST_NUMA, "false"), "topologyManagerPolicyOptions")
     if closest and not machine.tells_distances:
-        refused = fault("NF210", "distances")
-        raise KubeletConfigError(refused.evidence, where=refused.where, remedy=refused.remedy)
+        raise _config_error("NF210", "distances")
     panic = closest_numa_panic(config["topologyManagerPolicy"], machine)
     if closest and panic:
         refused = fault("NF210", "distances by id", reason=panic)
         evidence = f"{CLOSEST_NUMA_PANIC}: {panic}"
         raise KubeletConfigError(evidence, where=refused.where, remedy=refused.remedy)
     limit = int(options.get(MAX_ALLOWABLE_NUMA_NODES, DEFAULT_MAX_NUMA_NODES))
-    if len(machine.nodes) > limit:
-        raise KubeletConfigError(
-            f"unsupported on machines with more than {limit} NUMA Nodes",
-            where="topologyManagerPolicy",
-            remedy=(
-                "set the topologyManagerPolicyOptions max-allowable-numa-nodes to "
-                f"{len(machine.nodes)} or more"
-            ),
-        )
+    if (count := len(machine.nodes)) > limit:
+        raise _config_error("NF211", limit=limit, count=count)
     return closest
-
-
-def _max_pods(config: Mapping[str, Any], machine: MachineInfo) -> int:
-    most = int(config.get("maxPods") or _DEFAULT_MAX_PODS)
-    per_core = int(config.get("podsPerCore") or 0)
-    return min(most, per_core * machine.cpus.num_cpus) if per_core > 0 else most
 
 
 def _gates(config: Mapping[str, Any], version: KubeletVersion) -> Gates:

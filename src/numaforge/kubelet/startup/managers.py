@@ -111,21 +111,29 @@ def set_up_cpu_manager(
     if policy != "static":
         raise ManagerError(fault("NF205", "CPU manager", policy=policy))
     count = _reserved_count(reservation, machine) if reserved is not None else 0
-    parsed = _static_options(options, version, gates)
-    if parsed.align_by_socket and settings["topologyManagerPolicy"] == "single-numa-node":
-        raise ManagerError(fault("NF210", "single NUMA node"))
-    if parsed.align_by_socket and machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
-        raise ManagerError(fault("NF210", "sockets"))
-    if reserved is None:
-        return CpuManagerSetup(policy, parsed)
     try:
-        chosen = reserved or ids_of(take(machine.cpus, parsed, machine.cpus.cpus, count, version.rules_minor))
-    except AssignmentError:
-        chosen = frozenset()
-    if len(chosen) != count:
-        most = machine.cpus.num_cpus
-        raise ManagerError(fault("NF213", chosen=format_cpulist(chosen), count=count, most=most))
+        parsed = _static_options(options, version, gates)
+        if parsed.align_by_socket and settings["topologyManagerPolicy"] == "single-numa-node":
+            raise ManagerError(fault("NF210", "single NUMA node"))
+        if parsed.align_by_socket and machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
+            raise ManagerError(fault("NF210", "sockets"))
+        if reserved is None:
+            return CpuManagerSetup(policy, parsed)
+        chosen = reserved or _chosen(machine, parsed, count, version.rules_minor)
+        if len(chosen) != count:
+            most = machine.cpus.num_cpus
+            raise ManagerError(fault("NF213", chosen=format_cpulist(chosen), count=count, most=most))
+    except ManagerError as error:
+        evidence = f"new static policy error: {error}"
+        raise ManagerError(error.fault._replace(evidence=evidence)) from error
     return CpuManagerSetup(policy, parsed, chosen)
+
+
+def _chosen(machine: MachineInfo, options: CpuOptions, count: int, minor: int) -> frozenset[int]:
+    try:
+        return ids_of(take(machine.cpus, options, machine.cpus.cpus, count, minor))
+    except AssignmentError:
+        return frozenset()
 
 
 def set_up_memory_manager(
@@ -221,14 +229,10 @@ def _static_options(
     options: Mapping[str, str], version: KubeletVersion, gates: Mapping[str, bool]
 ) -> CpuOptions:
     parsed = {}
-    try:
-        for name, text in sorted(options.items()):
-            path = f"cpuManagerPolicyOptions.{name}"
-            _require_option(name, cpu_options(version), "CPU", path, version, gates)
-            parsed[name] = _bool_option(name, text, path)
-    except ManagerError as error:
-        evidence = f"new static policy error: {error}"
-        raise ManagerError(error.fault._replace(evidence=evidence)) from error
+    for name, text in sorted(options.items()):
+        path = f"cpuManagerPolicyOptions.{name}"
+        _require_option(name, cpu_options(version), "CPU", path, version, gates)
+        parsed[name] = _bool_option(name, text, path)
     for pair in forbidden_pairs(version):
         if parsed.get(pair.first) and parsed.get(pair.second):
             raise ManagerError(fault("NF209", first=pair.first, second=pair.second))
