@@ -21,6 +21,7 @@ ifndef PYTEST_DEBUG_TEMPROOT
 PYTEST_DEBUG_TEMPROOT := $(shell sh tests/scratch.sh)
 endif
 export PYTEST_DEBUG_TEMPROOT
+unexport PYTHONDONTWRITEBYTECODE # each worker of pytest would compile every test again
 
 include lab/lab.mk
 

@@ -61,7 +61,7 @@ test-rehearsals: setup ## 60 configurations that kubelets 1.30 and 1.37 rehearse
 
 test-admissions: setup ## random pods, `admit` and `cluster explain` against the live kubelet (ADMISSIONS=5000 EXPLAINED=2000 SEED=2)
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_EXPLAINED=$(EXPLAINED) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' \
-		tests/lab/test_admission_live.py tests/lab/test_explain_live.py
+		tests/lab/test_admission_live.py tests/lab/test_explain_live.py tests/unit/cluster/explain/test_random_pods.py
 
 test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed; members of a control plane that stop; a server below a path
 	@$(LONG) $(addprefix tests/lab/test_,rollout_fleet.py rollout_faults.py rollout_job.py control_planes.py gang_beside_kwok.py kubectl_cluster.py)

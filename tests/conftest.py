@@ -23,7 +23,7 @@ from tests.fixtures.api_server import ApiServer, running_api_server
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # Tests are not timed: a busy machine says nothing about the code. The same examples are tried in every run.
-settings.register_profile("numaforge", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("numaforge", deadline=None, derandomize=True, max_examples=50, print_blob=True)
 settings.load_profile("numaforge")
 
 # Tests that run side by side have a lab each: the first worker the usual one.

@@ -5,6 +5,7 @@ github.com/NVIDIA/k8s-device-plugin. Needs Go and a C compiler. Its own labelers
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ PLUGINS = {
 """The configurations of the plugin, which feature discovery reads, too."""
 
 
+@cache
 def machines() -> dict[str, NodeTopology]:
     """Return the ready machines with NVIDIA's GPUs."""
     ready = {name: ready_machine(name) for name in ready_machines()}

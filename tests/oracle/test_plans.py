@@ -96,7 +96,7 @@ def test_two_plans_of_every_machine_pass_check(file):
     assert not counts["refused by check"]
 
 
-@pytest.mark.parametrize("first", range(0, 4 * CHUNK, CHUNK))
+@pytest.mark.parametrize("first", range(0, 2 * CHUNK, CHUNK))
 def test_plans_of_generated_machines_pass_check(first):
     counts = sum(map(judge_laid_out, range(first, first + CHUNK)), Counter())
     assert counts["planned"] > CHUNK

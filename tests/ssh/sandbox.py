@@ -247,6 +247,7 @@ AuthorizedKeysFile /etc/ssh-sandbox/authorized_keys
 StrictModes no
 UsePAM no
 UseDNS no
+KexAlgorithms -sntrup*,mlkem*
 PermitRootLogin prohibit-password
 PasswordAuthentication no
 PidFile none

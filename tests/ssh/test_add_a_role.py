@@ -37,9 +37,7 @@ def repository(tmp_path: Path) -> Path:
     """A copy of the repository with the files and the changes of the page."""
     copy = tmp_path / "repository"
     for folder in COPIED:
-        shutil.copytree(
-            REPOSITORY / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(REPOSITORY / folder, copy / folder, symlinks=True)  # with what is compiled
     shutil.copy(REPOSITORY / "config.py", copy)
     for path, text in FILES.items():
         file = copy / path

@@ -12,6 +12,7 @@ import pytest
 
 from lab.paths import REPOSITORY
 from tests.fixtures.tables import cases
+from tests.ssh import pyinfra_forks
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
@@ -32,15 +33,9 @@ def node(start_sandbox: StartSandbox) -> Sandbox:
 def apply(folder: Path, hosts: Hosts, *arguments: str) -> subprocess.CompletedProcess[str]:
     inventory = folder / "inventory.py"
     inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
-    return subprocess.run(
-        [COMMAND, "apply", str(inventory), *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "HOME": str(folder), "COLUMNS": "1000"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    environment = {**os.environ, "HOME": str(folder), "COLUMNS": "1000"}
+    return pyinfra_forks.numaforge(
+        "apply", str(inventory), *arguments, folder=REPOSITORY, environment=environment
     )
 
 
@@ -142,15 +137,7 @@ def test_apply_on_a_terminal_shows_the_changes_and_asks(node, tmp_path, answer, 
 def test_bad_input_is_one_message(arguments, message, tmp_path):
     for name, said in {"empty": "nodes = []", "one": 'nodes = ["one"]', "broken": "import nothing"}.items():
         (tmp_path / f"{name}.py").write_text(f"{said}\n")
-    run = subprocess.run(
-        [COMMAND, "apply", *arguments],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    run = pyinfra_forks.numaforge("apply", *arguments, folder=tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
     assert message in run.stderr
     assert "Traceback" not in run.stderr

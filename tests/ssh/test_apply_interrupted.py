@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from numaforge.change.transaction import TRANSACTIONS
+from tests.ssh import pyinfra_forks
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data
@@ -40,8 +41,8 @@ def command(folder: Path, verb: str, hosts: Hosts, *more: str) -> tuple[list[str
 
 
 def numaforge(folder: Path, verb: str, hosts: Hosts, *more: str) -> subprocess.CompletedProcess[str]:
-    words, how = command(folder, verb, hosts, *more)
-    return subprocess.run(words, **how, capture_output=True, timeout=120, check=False)
+    (_, _, _, *words), how = command(folder, verb, hosts, *more)
+    return pyinfra_forks.numaforge(*words, folder=REPOSITORY, environment=how["env"])
 
 
 @contextmanager

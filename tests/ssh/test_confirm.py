@@ -4,16 +4,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from numaforge.change.transaction import CURRENT, TRANSACTIONS
+from tests.ssh import pyinfra_forks
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, starts
-from tests.ssh.pyinfra_forks import COMMAND
 from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra, succeed
 from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_systemd import DROP_IN
@@ -60,7 +59,7 @@ def begun(node: Sandbox, folder: Path, **changes: object) -> subprocess.Popen[by
     file = folder / "begun.py"
     file.write_text(f"nodes = {[*data(node, **changes).items()]!r}\n")
     process = subprocess.Popen(
-        [COMMAND, "-y", file, "deploys/kubelet.py"],
+        [pyinfra_forks.PROGRAMS / "pyinfra", "-y", file, "deploys/kubelet.py"],
         cwd=REPOSITORY,
         env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
         stdout=subprocess.DEVNULL,
@@ -112,15 +111,8 @@ def test_failed_plan_is_refused_without_retry_failed(node, tmp_path):
 
 def apply(folder: Path, *arguments: str) -> str:
     """Return what `numaforge apply -y` shows."""
-    done = subprocess.run(
-        [sys.executable, "-m", "numaforge", "apply", "-y", *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"}
+    done = pyinfra_forks.numaforge("apply", "-y", *arguments, folder=REPOSITORY, environment=environment)
     return " ".join(done.stdout.split())
 
 

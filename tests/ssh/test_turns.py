@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.ssh import pyinfra_forks
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
@@ -53,16 +52,8 @@ def by_apply(
     """Run `numaforge apply`; return its exit code and each host's state."""
     found = {name: {**data(host, profile), "numaforge_rollout": options} for name, host in hosts.items()}
     arguments = ("apply", str(inventory(folder, found)), "-y", "-o", "json", *more)
-    done = subprocess.run(
-        [sys.executable, "-m", "numaforge", *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"}
+    done = pyinfra_forks.numaforge(*arguments, folder=REPOSITORY, environment=environment)
     print(plain(done.stderr))
     return done.returncode, json.loads(done.stdout)["hosts"]
 

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from numaforge.planning.profiles import load_profile
 from numaforge.verification import suite
 from numaforge.verification.reach import reached_host, write_hosts
 from tests.fixtures import machines
+from tests.ssh import pyinfra_forks
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
@@ -118,13 +118,11 @@ def test_every_command_reads_ssh_files_from_home_not_passwd(start_sandbox, tmp_p
     (ssh / "config").write_text("Host alias\n" + "".join(f"  {key} {options[key]}\n" for key in options))
     (tmp_path / "inventory.py").write_text('nodes = ["alias"]\n')
     asked = {
-        words: subprocess.run(
-            [sys.executable, "-m", "numaforge", *words.split(), "inventory.py"],
-            cwd=tmp_path,
-            env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "1000"},
-            capture_output=True,
-            text=True,
-            check=False,
+        words: pyinfra_forks.numaforge(
+            *words.split(),
+            "inventory.py",
+            folder=tmp_path,
+            environment={**os.environ, "HOME": str(tmp_path), "COLUMNS": "1000"},
         )
         for words in ("capture --to out", "verify")
     }

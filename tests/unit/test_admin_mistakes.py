@@ -7,7 +7,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -403,15 +402,7 @@ def test_unusable_key_is_named_with_the_remedy(keys, tmp_path, name, password, m
 def test_capture_reports_key_errors_in_the_same_words(keys, tmp_path, name, password, message):
     words = ["capture", "127.0.0.1:1", "--data", f"ssh_key={keys / name}"]
     words += ["--data", f"ssh_key_password={password}"] if password else []
-    done = subprocess.run(
-        [sys.executable, "-m", "numaforge", *words],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = pyinfra_forks.numaforge(*words, folder=tmp_path)
     assert done.returncode == BAD, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -21,6 +21,7 @@ from numaforge.planning.profiles import load_profile
 from tests.fixtures import machines
 from tests.fixtures.processes import opens
 from tests.fixtures.tables import tables
+from tests.ssh import pyinfra_forks
 
 TOPOLOGY = json.dumps(to_document(machines.lab_node()))
 PLAN = json.dumps(plan_document(plan_node(machines.lab_node(), load_profile("training"))))
@@ -321,11 +322,11 @@ def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[b
     ],
 )
 def test_bad_inventory_path_for_apply_is_one_message(folder, words, message):
-    answer = program("apply", "--dry", *words.split())
-    assert (answer.returncode, answer.stdout) == (ExitCode.BAD_INPUT, b"")
-    assert message in answer.stderr.decode()
-    assert answer.stderr.startswith(b"numaforge: ")
-    assert b"Traceback" not in answer.stderr
+    answer = pyinfra_forks.numaforge("apply", "--dry", *words.split(), folder=folder)
+    assert (answer.returncode, answer.stdout) == (ExitCode.BAD_INPUT, "")
+    assert message in answer.stderr
+    assert answer.stderr.startswith("numaforge: ")
+    assert "Traceback" not in answer.stderr
 
 
 def test_unsupported_terminal_characters_are_escaped(folder):
@@ -449,10 +450,10 @@ def test_invalid_json_on_standard_input_is_refused(folder):
 @pytest.mark.parametrize("command", ["capture", "measure"])
 def test_local_file_or_folder_is_not_a_host(folder, command, name, what):
     (folder / "notes").write_text("of this week\n")
-    answer = program(command, name)
+    answer = pyinfra_forks.numaforge(command, name, folder=folder)
     assert answer.returncode == ExitCode.UNREACHABLE
-    assert f"numaforge: {name}: is a {what}, and no host of that name answers: ".encode() in answer.stderr
-    assert b"or an inventory: a file NAME.py" in answer.stderr
+    assert f"numaforge: {name}: is a {what}, and no host of that name answers: " in answer.stderr
+    assert "or an inventory: a file NAME.py" in answer.stderr
 
 
 def test_closed_standard_input_is_reported(folder):
@@ -484,7 +485,7 @@ def test_run_without_hosts_is_refused(folder, arguments, message):
 
 
 def test_unknown_pyinfra_connector_is_named(folder):
-    answer = program("capture", "@bogus/x")
+    answer = pyinfra_forks.numaforge("capture", "@bogus/x", folder=folder)
     assert answer.returncode == ExitCode.BAD_INPUT
-    assert b"@bogus/x: is not a host name that pyinfra accepts: Invalid connector: bogus" in answer.stderr
-    assert b"Traceback" not in answer.stderr
+    assert "@bogus/x: is not a host name that pyinfra accepts: Invalid connector: bogus" in answer.stderr
+    assert "Traceback" not in answer.stderr

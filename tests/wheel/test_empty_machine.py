@@ -86,6 +86,7 @@ def bare(command: str) -> str:
     return command.partition("#")[0].strip()
 
 
+@pytest.mark.long
 def test_inventory_without_hosts_is_reported(admin, tmp_path):
     admin.succeed("numaforge init empty", tmp_path)
     run = admin.run("pyinfra --dry inventory.py deploys/site.py", tmp_path / "empty")
@@ -93,11 +94,7 @@ def test_inventory_without_hosts_is_reported(admin, tmp_path):
     assert "inventory.py names no host: nodes is empty; write nodes =" in run.stdout
 
 
-def test_dry_run_changes_nothing(admin, fleet, node):
-    admin.succeed("pyinfra --dry inventory.py deploys/site.py", fleet)
-    assert not node.path(PLAN).exists()
-
-
+@pytest.mark.long
 def test_unreachable_host_fails_alone_without_prompt(admin, fleet, node):
     with (admin.home / ".ssh/config").open("a") as config:
         config.write(ssh_config(node, "gone", free_port()))
@@ -118,8 +115,3 @@ def test_verify_finds_a_change_on_the_node(admin, fleet, node):
     assert run.returncode == 1
     assert "1 host not as planned: node-1" in run.stdout
     assert "governor: schedutil on CPU 3, planned performance" in run.stdout
-
-
-@pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw --to node.svg"])
-def test_local_machine_can_be_inspected(admin, tmp_path, command):
-    admin.succeed(f"numaforge {command}", tmp_path)

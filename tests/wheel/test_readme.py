@@ -19,6 +19,7 @@ def blocks() -> list[str]:
     return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in _BLOCK.findall(section)]
 
 
+@pytest.mark.long
 def test_the_first_screen_works_as_pasted(blocks: list[str], tmp_path: Path) -> None:
     install, look = blocks
     python = Path(sys.executable).resolve().parent  # the system's own may be older than what is asked for

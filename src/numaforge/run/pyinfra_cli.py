@@ -273,4 +273,6 @@ def recorded(show: Callable[[State], None]) -> Callable[[State], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    code = run()
+    gc.freeze()  # as numaforge itself does before it ends
+    sys.exit(code)

@@ -1,8 +1,6 @@
 """One way to name a machine: the same names with every command, as an argument or with --machine."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.tables import cases, tables
 from tests.machines.files import stored
+from tests.ssh import pyinfra_forks
 
 CASES = tables(__file__)
 
@@ -195,14 +194,7 @@ def test_several_machines_share_one_table(capsys):
 
 def live(words: str) -> tuple[int, str]:
     """Return the exit code and the message of a command that asks hosts, which patches its process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "numaforge", *words.split()],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = pyinfra_forks.numaforge(*words.split(), folder=Path.cwd())
     return done.returncode, done.stderr
 
 

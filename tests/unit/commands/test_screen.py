@@ -17,6 +17,7 @@ from numaforge.commands.options import OF_EVERY_COMMAND
 from numaforge.lib.errors import ExitCode
 from tests.fixtures import machines
 from tests.fixtures.tables import cases
+from tests.ssh import pyinfra_forks
 
 ESCAPE = "\x1b["
 
@@ -238,15 +239,8 @@ def test_command_that_reads_an_inventory_reports_oddities_once(words, tmp_path):
     hosts = [("gpu-1", {**there, "ssh_usr": "ubuntu"}), ("gpu-2", there)]
     (tmp_path / "inventory.py").write_text(f"nodes = {hosts!r}\n")
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
-    done = subprocess.run(
-        [sys.executable, "-m", "numaforge", *words.split()],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = pyinfra_forks.numaforge(*words.split(), folder=tmp_path, environment=environment)
     assert done.returncode, "no host answers"
     assert done.stderr.count("gpu-1: host data ssh_usr: neither numaforge nor pyinfra reads it") == 1
     assert done.stderr.count("gpu-[1-2]: all have the address 127.0.0.1") == 1

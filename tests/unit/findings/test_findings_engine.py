@@ -65,10 +65,15 @@ def test_rule_ids_are_ordered_and_remedies_are_instructions(rules):
     assert {Severity.ERROR, Severity.WARNING} <= {rule.severity for rule in rules}
 
 
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("machines")
+    captured = [machine_of(folder / name, build()) for name, build in MACHINES.items()]
+    return [worker(), *(build() for build in KINDS.values()), *captured]
+
+
 @EVERY_SUBJECT
-def test_every_verdict_has_a_reason(rules, tmp_path):
-    machines = [worker(), *(build() for build in KINDS.values())]
-    machines += [machine_of(tmp_path / name, build()) for name, build in MACHINES.items()]
+def test_every_verdict_has_a_reason(rules, machines):
     assert {
         rule for machine in machines for rule, each in judged(rules, machine).items() if not each.reason
     } == set()

@@ -1,7 +1,7 @@
 """Which CPUs a request gets, where the kubelet's ways surprise."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.kubelet.admission.assignment import take_distributed, take_packed
@@ -88,7 +88,6 @@ def test_endless_kubelet_allocation_is_an_error():
         take_distributed(six_cpus_on_each_of_four_numa_nodes(), cpus(HALF_RESERVED_CORES), 14, group=2)
 
 
-@settings(max_examples=200, deadline=None)
 @given(data=st.data(), topology=st.sampled_from([SMALL, UNCORE, EIGHT_NODES, DGX]))
 def test_assigned_cpus_were_available_and_match_the_requested_count(data, topology):
     available = mask_of(data.draw(st.sets(st.sampled_from(sorted(ids_of(topology.cpus))), min_size=1)))

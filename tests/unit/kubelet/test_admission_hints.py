@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.kubelet.admission.demand import Demand
@@ -110,7 +110,6 @@ def pod(name: str, cpus: int, memory: int, pages: int, devices: int) -> Pod:
     return Pod.from_manifest({"containers": [{"name": "main", "resources": {"limits": limits}}]}, name)
 
 
-@settings(max_examples=300, deadline=None)
 @given(machines(), st.lists(PODS, max_size=4), PODS)
 def test_hints_by_size_match_the_exhaustive_walk(node, before, asked):
     for number, shape in enumerate(before):

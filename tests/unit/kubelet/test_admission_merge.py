@@ -85,7 +85,6 @@ DISTANCES = {a: {b: 10 if a == b else 12 if a // 2 == b // 2 else 32 for b in ra
 
 
 @pytest.mark.parametrize("name", ["best-effort", "restricted", "single-numa-node"])
-@settings(max_examples=300, deadline=None)
 @given(providers=PROVIDERS, prefer_closest=st.booleans())
 def test_merge_equals_the_walk_over_all_permutations(name, providers, prefer_closest):
     policy = MergePolicy(name, NODES, prefer_closest, DISTANCES)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.kubelet.admission.advice import advice as advise
@@ -171,7 +171,6 @@ def node_of(topology: NodeTopology, policy: str, scope: str, options: Mapping[st
     return Node(topology, config, GPUS)
 
 
-@settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
 def test_cpus_and_devices_are_exclusive_and_reserved_cpus_stay_free(
     topology, policy, scope, options, operations
@@ -202,7 +201,6 @@ def test_cpus_and_devices_are_exclusive_and_reserved_cpus_stay_free(
             given |= mine
 
 
-@settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
 def test_removal_restores_the_state(topology, policy, scope, options, operations):
     node = node_of(topology, policy, scope, options)
@@ -215,7 +213,6 @@ def test_removal_restores_the_state(topology, policy, scope, options, operations
     assert held(node) == fresh
 
 
-@settings(max_examples=150, deadline=None)
 @given(TOPOLOGIES, SCOPES, OPTIONS, OPERATIONS)
 def test_single_numa_node_refuses_spanning_pods(topology, scope, options, operations):
     node = node_of(topology, "single-numa-node", scope, options)

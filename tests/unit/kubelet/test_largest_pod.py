@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from numaforge.kubelet.admission.device_manager import Device
@@ -71,7 +71,6 @@ def nodes(draw: st.DrawFn) -> tuple[NodeTopology, dict[str, Any], dict[str, tupl
     return topology, config, {GPU: tuple(Device(str(n), where) for n, where in enumerate(gpus))}
 
 
-@settings(max_examples=300, deadline=None)
 @given(nodes(), st.data())
 def test_arithmetic_agrees_with_the_simulated_kubelet(drawn, data):
     topology, config, gpus = drawn
@@ -85,7 +84,6 @@ def test_arithmetic_agrees_with_the_simulated_kubelet(drawn, data):
     assert empty.admits(shape) == Node(topology, config, gpus).admit(pod(shape)).admitted
 
 
-@settings(max_examples=200, deadline=None)
 @given(nodes())
 def test_nothing_beyond_the_largest_pod_is_admitted(drawn):
     topology, config, gpus = drawn
@@ -104,7 +102,6 @@ def test_nothing_beyond_the_largest_pod_is_admitted(drawn):
             assert not Node(topology, config, gpus).admit(pod(larger)).admitted
 
 
-@settings(max_examples=200, deadline=None)
 @given(nodes(), st.data())
 def test_every_pod_is_refused_where_no_largest_pod_exists(drawn, data):
     topology, config, gpus = drawn

@@ -121,7 +121,7 @@ def test_joined_worker_modules_have_no_clashing_names():
     assert len(named) == len({*named})
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(GEOMETRIES), st.sampled_from(GEOMETRIES))
 def test_any_geometry_change_can_be_made_and_undone(tmp_path_factory, first, second):
     node = Node(tmp_path_factory.mktemp("node"), described("h100-80gb", ADDRESS, number=1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.paths import REPOSITORY
@@ -225,7 +225,6 @@ def changed(document: Any, value: Any, choose: Any) -> Any:
 
 
 @given(data=st.data(), sample=st.sampled_from(sorted(name for name in KIND_OF if name.endswith(".yaml"))))
-@settings(max_examples=150, deadline=None)
 def test_changed_sample_is_converted_or_refused(data, sample):
     document = yaml.safe_load(text_of(sample))
     text = yaml.safe_dump(changed(document, data.draw(VALUES), data.draw))

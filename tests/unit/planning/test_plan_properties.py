@@ -85,7 +85,7 @@ def test_numa_node_reserves_at_most_its_memory_and_without_cpus_nothing(topology
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_document_survives_a_round_trip_and_input_order_changes_nothing(data):
     topology, profile = data.draw(machines()), data.draw(profiles)
     chosen = plan(topology, profile)

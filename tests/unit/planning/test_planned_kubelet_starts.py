@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from numaforge.kubelet_minors.versions import KNOWN_MINORS
@@ -62,7 +62,6 @@ wishes: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 @given(machines(), wishes, st.sampled_from(KNOWN_MINORS))
-@settings(max_examples=150, deadline=None)
 def test_kubelet_starts_with_every_plan(topology, wish, minor):
     try:
         plan = plan_node(topology, load_profile(wish), f"1.{minor}.0")

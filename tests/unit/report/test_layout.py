@@ -136,7 +136,7 @@ def shapes(draw) -> NodeTopology:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shapes())
 def test_every_shape_is_drawn_whole_and_without_overlaps(topology):
     check_drawn_whole(topology)

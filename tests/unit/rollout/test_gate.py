@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.errors import HostUnreachableError
@@ -203,7 +203,6 @@ def test_slow_or_instant_boot_passes_the_proof(world, how):
     assert wrong(world, task) == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     moment=st.floats(0.0, 31.0),
     how=st.builds(
@@ -227,7 +226,6 @@ def test_good_node_rebooting_once_is_never_rolled_back(moment, how):
     assert world.time.now - world.machine.running_since >= SETTINGS.stable_seconds
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     moment=st.floats(4.0, 12.0),
     how=st.none() | st.builds(Reboot, in_order=st.booleans(), away=st.floats(0.0, 600.0)),

@@ -380,33 +380,20 @@ def test_without_hosts_the_suite_refuses_to_run():
     assert "name them with --hosts=ssh://NAME" in run.stderr
 
 
-@cases(
-    "path, text",
-    {
-        "settings of pytest": ("pytest.ini", "[pytest]\naddopts = --no-such-option\n"),
-        "a conftest": ("conftest.py", "raise SystemExit(9)\n"),
-        "tests": ("test_own.py", "def test_own(): pass\n"),
-        "a module of a name that it imports": ("testinfra.py", "raise SystemExit(9)\n"),
-    },
-)
-def test_suite_ignores_files_in_the_working_directory(tmp_path, path, text):
-    (tmp_path / path).write_text(text)
-    run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / path))  # a path of this folder
+def test_suite_ignores_files_in_the_working_directory(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    (tmp_path / "conftest.py").write_text("raise SystemExit(9)\n")
+    (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
+    (tmp_path / "testinfra.py").write_text("raise SystemExit(9)\n")  # a name that the suite imports
+    run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / "test_own.py"))
     assert "test_own" not in run.stdout
     assert "test_node.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
 
 
-@cases(
-    "name, value",
-    {"options": ("PYTEST_ADDOPTS", "--no-such-option"), "plugins": ("PYTEST_PLUGINS", "no_such_plugin")},
-)
-def test_suite_ignores_the_environment(tmp_path, monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
+def test_suite_ignores_the_environment_and_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
+    monkeypatch.setenv("PYTEST_PLUGINS", "no_such_plugin")
     assert "test_node.py::" in run_suite(tmp_path, "--collect-only").stdout
-
-
-def test_suite_leaves_no_files_in_the_working_directory(tmp_path):
-    run_suite(tmp_path, "--collect-only")
     assert list(tmp_path.iterdir()) == []
 
 

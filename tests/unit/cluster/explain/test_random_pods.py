@@ -51,6 +51,7 @@ def offered(node: Node) -> dict[str, str]:
     return {"cpu": f"{of.cpu_milli}m", "memory": str(of.memory_bytes), "pods": str(of.pods), **scalars}
 
 
+@pytest.mark.variants(len(SCENARIOS))
 @pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_verdict_equals_admission_after_running_pods_in_order(seed: int, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Ten planted faults in a fleet of 300 snapshots: each is found, and nothing else."""
+"""Ten planted faults in a fleet of 100 snapshots: each is found, and nothing else."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,11 @@ from numaforge.fleet.audit.facts import PEER_RULE
 from numaforge.lib.errors import ExitCode
 from tests.fixtures.fleet_snapshots import FAULTS, Fault, fleet_of, write_fleet
 
-COUNTS = {"dgx": 200, "b200": 60, "trays": 40}
+COUNTS = {"dgx": 60, "b200": 24, "trays": 16}
 ALSO = {
     "b200-011": {"NG109"},  # a whole board has eight
     "dgx-007": {"GD201"},
-    "dgx-120": {"NG501"},
+    "dgx-052": {"NG501"},
 }
 """What the rules about one machine say of the same fault."""
 
@@ -83,20 +83,20 @@ def test_differences_are_reported_with_their_siblings(audit: dict[str, Any]) -> 
         if finding["id"] in PEER_RULE
         for unusual in (finding["unusual"],)
     }
-    assert told["dgx-031"] == [("NICs", "7 x 4096, 1 x 512", "8 x 4096", 199, ["0000:18:00.0"])]
-    assert told["dgx-120"] == [("", "7 x Gen5 x16, 1 x Gen4 x8", "8 x Gen5 x16", 199, ["0000:61:00.0"])]
-    assert told["dgx-064"] == [
-        ("15b3:1021", "7 x 28.39.1002, 1 x 28.36.1010", "8 x 28.39.1002", 199, ["mlx5_4"])
+    assert told["dgx-031"] == [("NICs", "7 x 4096, 1 x 512", "8 x 4096", 59, ["0000:18:00.0"])]
+    assert told["dgx-052"] == [("", "7 x Gen5 x16, 1 x Gen4 x8", "8 x Gen5 x16", 59, ["0000:61:00.0"])]
+    assert told["dgx-041"] == [
+        ("15b3:1021", "7 x 28.39.1002, 1 x 28.36.1010", "8 x 28.39.1002", 59, ["mlx5_4"])
     ]
-    assert told["b200-011"] == [("", "7 x NVIDIA B200", "8 x NVIDIA B200", 59, [])]
+    assert told["b200-011"] == [("", "7 x NVIDIA B200", "8 x NVIDIA B200", 23, [])]
 
 
 def test_fleet_audit_fits_one_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    faults = {fault.host: fault.change for fault in FAULTS if fault.host.startswith("dgx-0")}
-    write_fleet(tmp_path, fleet_of(100, 0, 0, trimmed=True), faults)
+    faults = {fault.host: fault.change for fault in FAULTS if fault.host.startswith("dgx")}
+    write_fleet(tmp_path, fleet_of(60, 0, 0, trimmed=True), faults)
     assert run(["audit", str(tmp_path), "-q"]) == ExitCode.NO
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "100 machines: 96 sound, 3 with warnings, 1 with errors"
-    assert lines[1].strip().startswith("dgx-[001-100]: 100 machines, NVIDIA DGXH100")
+    assert lines[0] == "60 machines: 54 sound, 5 with warnings, 1 with errors"
+    assert lines[1].strip().startswith("dgx-[001-060]: 60 machines, NVIDIA DGXH100")
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 24

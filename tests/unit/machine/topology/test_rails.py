@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.machine.topology.model import Gpu, RdmaDevice, RdmaPort
@@ -220,7 +220,6 @@ def topologies(draw):
     return host(*gpus, *nics)
 
 
-@settings(max_examples=200, deadline=None)
 @given(topologies())
 def test_every_gpu_with_a_known_distance_to_a_carrier_is_on_a_rail(topology):
     listed = rails(topology)
@@ -233,7 +232,6 @@ def test_every_gpu_with_a_known_distance_to_a_carrier_is_on_a_rail(topology):
     assert on_rails == near == set(best_devices(topology))
 
 
-@settings(max_examples=200, deadline=None)
 @given(topologies())
 def test_every_physical_function_except_management_is_a_rail(topology):
     names = {rail.device.name for rail in rails(topology)}
@@ -242,7 +240,6 @@ def test_every_physical_function_except_management_is_a_rail(topology):
     assert own <= names
 
 
-@settings(max_examples=200, deadline=None)
 @given(topologies())
 def test_best_device_of_a_gpu_is_its_nearest(topology):
     order = ("PIX", "PXB", "PHB", "NODE", "SYS", None)
@@ -253,7 +250,6 @@ def test_best_device_of_a_gpu_is_its_nearest(topology):
         assert order.index(own) == min(map(order.index, distances))
 
 
-@settings(max_examples=100, deadline=None)
 @given(topologies())
 def test_busiest_device_has_the_fewest_possible_gpus(topology):
     choices = [
@@ -266,7 +262,6 @@ def test_busiest_device_has_the_fewest_possible_gpus(topology):
     assert max(Counter(best(smaller)).values(), default=0) == least
 
 
-@settings(max_examples=200, deadline=None)
 @given(topologies(), st.randoms(use_true_random=False))
 def test_device_names_and_order_do_not_change_rails(topology, random):
     names = [one.name for one in topology.rdma_devices]

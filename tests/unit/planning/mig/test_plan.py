@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.lib.errors import PlanError
@@ -564,7 +564,6 @@ def asking(profiles: list[MigProfile], split: set[MigProfile] | None = None, **m
 
 
 @given(changes())
-@settings(deadline=None)
 def test_no_other_plan_destroys_fewer_instances(case):
     model, present, busy, wanted = case
     [one] = plan_profile(holding(model, present, busy), asking(wanted)).gpus
@@ -580,7 +579,6 @@ def test_no_other_plan_destroys_fewer_instances(case):
 
 
 @given(changes(), st.data())
-@settings(deadline=None)
 def test_mig_plan_is_unchanged_after_being_applied(case, data):
     model, present, busy, wanted = case
     has, gets = (data.draw(st.sets(st.sampled_from(model.profiles))) for _ in range(2))
