@@ -118,10 +118,7 @@ def _prepare_streams() -> None:
 
 
 def _located(error: click.ClickException) -> click.ClickException:
-    """Return the error with a hint: the options that could take an extra argument.
-
-    For an option before the command, the hint is that options follow it.
-    """
+    """Return the error with a hint: which options take an argument, or that options follow the command."""
     if isinstance(error, click.NoSuchOption) and error.ctx and isinstance(error.ctx.command, click.Group):
         complaint = (
             f"No such option {error.option_name!r}; options follow the command: {error.ctx.command_path}"

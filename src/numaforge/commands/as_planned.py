@@ -48,10 +48,7 @@ class AsPlanned(NamedTuple):
     def node(
         self, machine: NodeTopology, kubelet_version: str | None, state: Mapping[str, str]
     ) -> PlannedNode:
-        """Return a machine as its plan makes it; `state` has the kubelet's state files.
-
-        Raises NumaforgeError where the machine cannot be planned, or the plan is for another host.
-        """
+        """Return a machine as its plan makes it; `state` has the kubelet's state files."""
         decided = self.plan_for(machine, kubelet_version)
         if self.plan is not None and decided.kubelet is not None:
             _hold_to(decided.kubelet.version, machine, self.plan, kubelet_version)

@@ -197,10 +197,7 @@ def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> I
 def _machines(
     names: Iterator[str], planning: Planning, cluster: LiveCluster | None
 ) -> tuple[list[GivenMachine], int]:
-    """Return the machines that could be read, each with its plan, and the exit code of the others.
-
-    Raises NumaforgeError for a profile that cannot be read.
-    """
+    """Return the machines that could be read, each with its plan, and the exit code of the others."""
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profiles import load_profile
 

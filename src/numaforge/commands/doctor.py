@@ -119,7 +119,7 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
     from numaforge.findings import Severity
     from numaforge.machine.topology.trays import NODE_LISTS, disagreements, tray_in
     from numaforge.preflight import Check
-    from numaforge.report.racks import disagreement_text
+    from numaforge.report.hostnames import disagreement_text
     from numaforge.rollout.racks import REMEDY
 
     trays = {host: tray_in(event.get("tray")) for host, event in answers.events.items()}

@@ -55,10 +55,7 @@ def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
 
 
 def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str, str]:
-    """Return the text of each file by its path in the folder.
-
-    Raises NumaforgeError for an invalid host or user name, and where there is no such ready profile.
-    """
+    """Return the text of each file by its path; refuses invalid names and unknown profiles."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     from numaforge.lib.resources import deploy_dir, template_dir
@@ -122,10 +119,7 @@ def _connections_of(hosts: Sequence[str], user: str) -> dict[str, dict[str, str 
 
 
 def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write a folder with these files, all or none.
-
-    Raises NumaforgeError unless the folder is new, or empty and not the current one.
-    """
+    """Write a new folder, or an empty one, with these files, all or none."""
     _refuse_what_is_there(folder)
     target = folder.resolve()
     staged = target.with_name(f".{target.name}.{secrets.token_hex(4)}")

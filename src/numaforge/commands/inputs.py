@@ -40,10 +40,7 @@ _STATE_FILES = {
 def read_config(
     path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
 ) -> Report:
-    """Return the report of `check` on the file at `path`, else on the machine's own configuration.
-
-    Raises KubeletConfigError, with the kubelet's message, where it would not start.
-    """
+    """Return `check`'s report on a file, else on the machine's own configuration; it has to start."""
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.findings import require_start
     from numaforge.kubelet.startup.check import check
@@ -68,10 +65,7 @@ def read_config(
 
 
 def read_settings(path: str) -> str:
-    """Return the text of a kubelet's configuration.
-
-    Raises KubeletConfigError for a file with a plan or a machine.
-    """
+    """Return the text of a kubelet's configuration; refuses a plan and a machine."""
     text = read_text(path, error=KubeletConfigError)
     if other_kind := _other_kind(text):
         kind, option = other_kind
@@ -130,10 +124,7 @@ def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
 
 
 def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
-    """Return the devices that a JSON or YAML file lists by resource name, for this machine.
-
-    Raises NumaforgeError for an invalid resource name, unknown NUMA nodes, and too many devices.
-    """
+    """Return the devices that a file lists by resource; refuses too many, and unknown NUMA nodes."""
     from numaforge.kubelet.admission.device_manager import DeviceError, read_inventory
     from numaforge.kubelet.admission.pod import is_extended
     from numaforge.lib.strict_yaml import MOST_MIB, read_yaml
@@ -166,10 +157,7 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
 
 
 class GivenPods(NamedTuple):
-    """What files hold: pods in order, the name of a pod where one is removed, and claim objects.
-
-    `placings` has each pod's constraints on nodes, by its name.
-    """
+    """What files hold: pods, or the names of removed ones, claim objects, constraints on nodes by pod."""
 
     operations: tuple[Pod | str, ...]
     claims: ClaimWorld

@@ -137,10 +137,7 @@ def _as_it_is(
     is_local: bool,
     text: str | None = None,
 ) -> Report:
-    """Return the report on all configurations of a file, else on the machine's own.
-
-    `text` is checked in place of the file's.
-    """
+    """Return the report on all configurations of a file, or of `text` in its place, else on the machine's."""
     from numaforge.commands.inputs import read_drop_ins, read_settings, read_state
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup

@@ -247,10 +247,7 @@ def planned_machine(source: str | None, planning: Planning) -> tuple[NodeTopolog
 
 
 def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB) -> NodeTopology:
-    """Return the machine named `source`, in the folder `root`, else this machine.
-
-    Refuses a file larger than `most_mib` MiB.
-    """
+    """Return the machine `source`, of up to `most_mib` MiB, or in the folder `root`, else this one."""
     from numaforge.machine.topology.read import read_topology
 
     if source is not None and root is None:

@@ -105,10 +105,7 @@ def is_saved(source: str) -> bool:
 
 
 def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, within_s: int) -> ManyMachines:
-    """Read and audit the named machines; the snapshots of an inventory go into `folder`.
-
-    Each host of an inventory has `within_s` seconds to answer.
-    """
+    """Read and audit machines; an inventory's are captured into `folder`, each within `within_s` seconds."""
     inventories = inventories_of(sources, limits)
     entries: list[_Entry] = []
     places: list[Source] = []

@@ -135,10 +135,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, last: bool) 
 
 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
-    """Measure an inventory's hosts, and save each result with its siblings' figures on the host.
-
-    Hosts outside `limits` count with their last measurement.
-    """
+    """Measure hosts of an inventory, compare them with all others, and save each result on its host."""
     from numaforge.commands.over_inventory import ask_all
     from numaforge.fleet.measure.order import KEPT, MEASURED, of_data
     from numaforge.fleet.measure.record import MEASUREMENT

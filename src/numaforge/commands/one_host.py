@@ -36,10 +36,7 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
 def asked_of(
     host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer], activity: str
 ) -> Answer:
-    """Return a host's answer; `ask` gets its name and pyinfra's connection data. Raises HostError.
-
-    A terminal shows `activity` meanwhile.
-    """
+    """Return the answer of `ask`, which gets a host's name and connection data. Raises HostError."""
     name, connection = address(host)
     for entry in data:
         key, equals, value = entry.partition("=")
@@ -85,10 +82,7 @@ def _log_of_pyinfra() -> Iterator[list[str]]:
 
 
 def address(host: str) -> tuple[str, dict[str, str | int]]:
-    """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole.
-
-    Raises BadParameter for an invalid host name.
-    """
+    """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole."""
     if host.startswith("@"):
         return host, {}
     user, _, name = host.rpartition("@")

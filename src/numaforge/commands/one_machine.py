@@ -27,10 +27,7 @@ RULES: Mapping[str, Sequence[MachineRule]] = {
 def show_judgements(
     machine: NodeTopology, subject: str, severities: Collection[Severity], *, verbose: bool, output: str
 ) -> ExitCode:
-    """Print the verdicts of a subject's rules on one machine, as text or JSON.
-
-    GPUDirect adds the pairs of GPUs and NICs. Returns NO for a finding of one of the severities.
-    """
+    """Print the verdicts of a subject's rules on one machine; NO for a finding of one of the severities."""
     judgements = check(RULES[subject], machine)
     pairs = gpu_nic_pairs(machine) if subject == "gpudirect" else ()
     if output == "json":

@@ -91,10 +91,7 @@ data_option = click.option(
 
 
 def deploy_file(path: str | None) -> "Path":
-    """Return the named deploy, else deploys/site.py of this folder, else the package's.
-
-    Raises NumaforgeError where the file does not exist.
-    """
+    """Return the named deploy, else deploys/site.py of this folder, else the package's; it has to exist."""
     from pathlib import Path  # costs `--version` half of its time
 
     from numaforge.lib.resources import deploy_dir

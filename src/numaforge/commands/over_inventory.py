@@ -74,10 +74,7 @@ def ask_all(
 
 
 def connections(inventory: str, limits: Sequence[str]) -> Connections:
-    """Return how each host of an inventory is reached; no host is asked.
-
-    Raises HostError where the inventory cannot be read, and where it contains no hosts.
-    """
+    """Return how each host of an inventory is reached; no host is asked. Raises HostError."""
     command = Command(inventory_file(inventory), "debug-inventory", limits, connections=True)
     with _ended(command, "reading the inventory") as run:
         run.hosts()

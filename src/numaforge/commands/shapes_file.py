@@ -34,10 +34,7 @@ _EXAMPLE = "write a list such as [{count: 40, cpu: 12, memory: 100Gi, nvidia.com
 
 
 class GivenLoad(NamedTuple):
-    """The load of a fleet as a file describes it, its claims, and remarks on what is left out.
-
-    `placings` has the constraints on nodes of its pods, by the names of the load's pods.
-    """
+    """The load of a fleet, its claims, constraints on nodes by pod, and remarks on what is left out."""
 
     load: Load
     claims: ClaimWorld

@@ -159,10 +159,7 @@ def _run(command: Sequence[str], *, capture_output: bool = False) -> int:
 def _verified(
     hosts: Sequence[ReachedHost], arguments: Sequence[str], folder: Path, inventory: str
 ) -> tuple[CaseResult, ...]:
-    """Run the suite, for many hosts in one process per core, and return all results.
-
-    Raises HostError where pytest ends without a result.
-    """
+    """Run the suite, for many hosts in one process per core, and return all results."""
     from numaforge.lib.quantity import counted
     from numaforge.rollout.program import every_core
     from numaforge.verification import suite

@@ -83,15 +83,12 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
 def other_names(missing: Iterable[str], offered: Iterable[str], machine: NodeTopology) -> Iterable[str]:
     """Yield for each resource that a node lacks its other ones of that vendor, and its GPUs' MIG profiles."""
     plugins = tuple(offered)
-    for resource in missing:
-        names = [name for name in like(resource, plugins) if name != resource][:_MOST_NAMES]
-        if resource in plugins:
-            continue
-        if names:
+    is_cut = any(name.startswith(MIG_PREFIX) for name in plugins)
+    models = dict.fromkeys(model for gpu in machine.gpus if (model := known_model(gpu)))
+    profiles = dict.fromkeys(mig_resource(one.name) for model in models for one in model.profiles)
+    for resource in (name for name in missing if name not in plugins):
+        if names := [name for name in like(resource, plugins) if name != resource][:_MOST_NAMES]:
             yield f"no device plugin advertises {resource} here; this node offers {', '.join(names)}"
-        is_cut = any(name.startswith(MIG_PREFIX) for name in plugins)
-        models = dict.fromkeys(model for gpu in machine.gpus if (model := known_model(gpu)))
-        profiles = dict.fromkeys(mig_resource(one.name) for model in models for one in model.profiles)
         if "mig-" in resource and not is_cut and profiles:
             yield f"the profiles of its GPUs, once a profile or mig-parted cuts them: {', '.join(profiles)}"
 
@@ -108,16 +105,10 @@ def _claim_lines(claims: JudgedClaims) -> Iterable[str]:
 
 def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
     """Return the hint, the exclusive CPUs and the memory of each container as JSON data."""
-
-    containers: dict[str, dict[str, Any]] = {
-        name: {
-            "hint": {
-                "numa_nodes": None if hint.numa_nodes is None else format_cpulist(hint.numa_nodes),
-                "preferred": hint.preferred,
-            }
-        }
-        for name, hint in admission.hint.items()
-    }
+    containers: dict[str, dict[str, Any]] = {}
+    for name, hint in admission.hint.items():
+        numa_nodes = None if hint.numa_nodes is None else format_cpulist(hint.numa_nodes)
+        containers[name] = {"hint": {"numa_nodes": numa_nodes, "preferred": hint.preferred}}
     for name, cpus in admission.cpus.items():
         containers.setdefault(name, {})["cpus"] = format_cpulist(cpus)
     for name, blocks in admission.memory.items():
@@ -160,10 +151,7 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
 
 
 def claims_document(claims: JudgedClaims) -> dict[str, Any] | None:
-    """Return the outcome of a pod's claims as JSON data; None for a pod without claims.
-
-    Devices are left out where it is not known whether the claims can be served.
-    """
+    """Return the outcome of a pod's claims as JSON data, without unknown devices; None without claims."""
     if not claims.asked:
         return None
     devices = {} if claims.unknown else claims.devices
@@ -171,28 +159,22 @@ def claims_document(claims: JudgedClaims) -> dict[str, Any] | None:
         "asked": list(claims.asked),
         "refusal": claims.refusal,
         "not_known": list(claims.unknown),
-        "devices": {name: list(map(str, cpus)) for name, cpus in devices.items()},
+        "devices": {name: list(map(str, several)) for name, several in devices.items()},
     }
 
 
 def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[tuple[str, str]]:
     """Yield what each container of an admitted pod got, in words."""
-
-    names = dict.fromkeys([*admission.hint, *admission.cpus, *admission.memory, *admission.devices])
-    for name in names:
+    for name in dict.fromkeys([*admission.hint, *admission.cpus, *admission.memory, *admission.devices]):
         parts = [f"CPUs {format_cpulist(admission.cpus[name])}" if name in admission.cpus else "shared CPUs"]
         parts += [
             f"{human_bytes(block.bytes)} {block.resource} on NUMA node {format_cpulist(block.numa_nodes)}"
             for block in admission.memory.get(name, ())
         ]
-        devices: Mapping[str, tuple[str, ...]] = admission.devices.get(name, {})
         choices = admission.choices.get(name, {})
-        parts += [
-            f"{resource} {', '.join(ids)}{_others(choices.get(resource, ()))}"
-            if names_of_devices
-            else f"{len(ids)} {resource}"
-            for resource, ids in devices.items()
-        ]
+        for resource, ids in admission.devices.get(name, {}).items():
+            listed = f"{resource} {', '.join(ids)}{_others(choices.get(resource, ()))}"
+            parts.append(listed if names_of_devices else f"{len(ids)} {resource}")
         yield name, "; ".join(parts)
 
 

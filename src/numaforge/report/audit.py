@@ -20,10 +20,7 @@ _LINES = 3  # about one group
 
 
 def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False) -> list[str]:
-    """Return an audit for people, styled. `whole` shows every group, and remedies.
-
-    No line is wider than the screen, unless a single word is.
-    """
+    """Return an audit for people in lines of the screen's width; `whole` shows every group, and remedies."""
     lines = [*_head(audit, screen.width)]
     for part in (
         _failed_lines(audit, screen.width),

@@ -197,10 +197,7 @@ def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
 
 
 def junit(audit: FleetAudit, fail_on: str) -> str:
-    """Return an audit as JUnit XML: a suite per machine, a case per rule with findings.
-
-    Findings of severity `fail_on` or graver are failures; accepted ones are skipped.
-    """
+    """Return JUnit XML: a suite per machine, a case per rule, which fails from severity `fail_on` on."""
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
     suites = ET.Element("testsuites", name="numaforge audit")
     for name in (*audit.machines, *audit.failed):

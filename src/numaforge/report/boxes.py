@@ -125,13 +125,24 @@ def bottom(boxes: Sequence[Box]) -> float:
 
 def panel(label: str, content: Sequence[Box], width: float) -> Box:
     """Return a box with a heading above the placed content."""
-    top = PADDING + HEADING * LINE
     heading = fitted([label], width - 2 * PADDING, HEADING, bold=True)
-    return Box(
-        ("package",),
-        width,
-        top + bottom(content) + PADDING,
-        title=label,
-        texts=(Text(heading, PADDING, PADDING + HEADING - 1, HEADING, bold=True),),
-        children=tuple(box.at(box.x + PADDING, box.y + top) for box in content),
-    )
+    text = Text(heading, PADDING, PADDING + HEADING - 1, HEADING, bold=True)
+    top = PADDING + HEADING * LINE
+    return framed("package", content, width, PADDING, top=top, title=label, texts=(text,))
+
+
+def framed(
+    kind: str,
+    content: Sequence[Box],
+    width: float,
+    margin: float,
+    *,
+    top: float | None = None,
+    title: str = "",
+    texts: tuple[Text, ...] = (),
+) -> Box:
+    """Return a box around placed content, with a margin; `top` is the upper one, where it is another."""
+    above = margin if top is None else top
+    height = above + bottom(content) + margin
+    children = tuple(box.at(box.x + margin, box.y + above) for box in content)
+    return Box((kind,), width, height, title=title, texts=texts, children=children)

@@ -26,6 +26,7 @@ from numaforge.report.boxes import (
     Text,
     bottom,
     fitted,
+    framed,
     in_grid,
     panel,
     stacked,
@@ -57,12 +58,7 @@ _PART_FONT = 8.5
 
 def all_devices(topology: NodeTopology) -> list[Drawn]:
     """Return GPUs, accelerators, NICs, NVMe drives, each by PCI address: one root complex after another."""
-    kinds: tuple[tuple[Drawn, ...], ...] = (
-        topology.gpus,
-        topology.accelerators,
-        topology.nics,
-        topology.nvmes,
-    )
+    kinds: tuple[Sequence[Drawn], ...] = (topology.gpus, topology.accelerators, topology.nics, topology.nvmes)
     return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
 
 
@@ -81,10 +77,7 @@ def place_of(device: Drawn, topology: NodeTopology) -> int | None:
 def devices_box(
     devices: Sequence[Drawn], topology: NodeTopology, inner: float, planned: Mapping[str, Gpu]
 ) -> Box | None:
-    """Return devices as chips: those that share a PCIe switch in its box, others in rows.
-
-    `planned` has the planned GPUs by PCI address, empty without a plan.
-    """
+    """Return devices as chips, in a box per PCIe switch or in rows; `planned` has GPUs by PCI address."""
     if not devices:
         return None
     paths = {
@@ -97,10 +90,7 @@ def devices_box(
 
 
 def _below(
-    devices: Sequence[Drawn],
-    paths: Mapping[str, tuple[str, ...]],
-    chips: Chips,
-    inner: float,
+    devices: Sequence[Drawn], paths: Mapping[str, tuple[str, ...]], chips: Chips, inner: float
 ) -> list[Box]:
     """Return boxes of the outermost switches that several devices share, then rows of the other devices."""
     by_switch = grouped((switch, device) for device in devices for switch in paths[device.pci_address][:1])
@@ -115,28 +105,18 @@ def _below(
 
 
 def _switch(
-    switch: str,
-    devices: Sequence[Drawn],
-    paths: Mapping[str, tuple[str, ...]],
-    chips: Chips,
-    width: float,
+    switch: str, devices: Sequence[Drawn], paths: Mapping[str, tuple[str, ...]], chips: Chips, width: float
 ) -> Box:
     inner = width - 2 * _GAP
-    top = _GAP + SMALL * LINE
-    one_switch_further = {paths[device.pci_address][:1] for device in devices}
-    if len(one_switch_further) == 1 and one_switch_further != {()}:  # nothing else is below this switch
+    further = {paths[device.pci_address][:1] for device in devices}
+    if len(further) == 1 and further != {()}:  # nothing else is below this switch
         deeper = {address: path[1:] for address, path in paths.items()}
-        return _switch(next(iter(one_switch_further))[0], devices, deeper, chips, width)
-    content = stacked(_below(devices, paths, chips, inner), _GAP)
+        return _switch(further.pop()[0], devices, deeper, chips, width)
     label = f"PCIe switch {switch}"
-    return Box(
-        ("pcie-switch",),
-        width,
-        top + bottom(content) + _GAP,
-        title=f"{label}: {counted(len(devices), 'device')}",
-        texts=(Text(fitted([label, switch], inner, SMALL), _GAP, _GAP + SMALL - 2, SMALL, muted=True),),
-        children=tuple(box.at(box.x + _GAP, box.y + top) for box in content),
-    )
+    text = Text(fitted([label, switch], inner, SMALL), _GAP, _GAP + SMALL - 2, SMALL, muted=True)
+    title = f"{label}: {counted(len(devices), 'device')}"
+    content = stacked(_below(devices, paths, chips, inner), _GAP)
+    return framed("pcie-switch", content, width, _GAP, top=_GAP + SMALL * LINE, title=title, texts=(text,))
 
 
 def _rows(devices: Sequence[Drawn], chips: Chips, inner: float) -> list[Box]:
@@ -153,14 +133,15 @@ def _rows(devices: Sequence[Drawn], chips: Chips, inner: float) -> list[Box]:
 
 
 def _device(device: Drawn, chips: Chips, width: float) -> Box:
+    address = device.pci_address
     if isinstance(device, Gpu):
         return _gpu(device, chips, width)
     if isinstance(device, Nic):
         role = chips.names.get(device.rdma_device or "", "")
-        return _chip("nic", nic_label(device), [role, device.pci_address, nic_speed(device)], width)
+        return _chip("nic", nic_label(device), [role, address, nic_speed(device)], width)
     if isinstance(device, Nvme):
-        return _chip("nvme", "NVMe", [device.pci_address], width)
-    return _chip("accelerator", accelerator_label(device), [device.pci_address, device.driver or ""], width)
+        return _chip("nvme", "NVMe", [address], width)
+    return _chip("accelerator", accelerator_label(device), [address, device.driver or ""], width)
 
 
 def _gpu(gpu: Gpu, chips: Chips, width: float) -> Box:
@@ -168,13 +149,8 @@ def _gpu(gpu: Gpu, chips: Chips, width: float) -> Box:
     memory = human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else ""
     current, planned = parts_of(gpu), chips.planned.get(gpu.pci_address)
     then = parts_of(planned) if planned else current
-    mode = "" if current else slicing_in_force(gpu)
-    chip = _chip(
-        "gpu",
-        f"{chips.names[gpu.pci_address]} {gpu_label(gpu)}",
-        [gpu.pci_address, memory, mode, pcie_link(gpu.link)],
-        width,
-    )
+    details = [gpu.pci_address, memory, "" if current else slicing_in_force(gpu), pcie_link(gpu.link)]
+    chip = _chip("gpu", f"{chips.names[gpu.pci_address]} {gpu_label(gpu)}", details, width)
     shown = [("", current)] if current == then else [("now ", current), ("planned ", then)]
     boxes = [_parts(when, parts, width - 18) for when, parts in shown if parts is not None]
     if not boxes:
@@ -186,55 +162,34 @@ def _gpu(gpu: Gpu, chips: Chips, width: float) -> Box:
 def _parts(when: str, parts: GpuParts, width: float) -> Box:
     """Return what a GPU is cut into: modes in words, then a row of boxes for each kind of part."""
     unit = width / parts.units
-    rows = [
-        Box(
-            ("parts",),
-            width,
-            _PART,
-            children=tuple(_part(row.kind, part, unit) for part in row.parts),
-        )
-        for row in parts.rows
-    ]
-    content = [box.at(0, box.y + SMALL * LINE) for box in stacked(rows if parts.units > 1 else [], 2)]
+    rows = []
+    if parts.units > 1:
+        drawn = [tuple(_part(row.kind, part, unit) for part in row.parts) for row in parts.rows]
+        rows = [Box(("parts",), width, _PART, children=boxes) for boxes in drawn]
+    content = tuple(box.at(0, box.y + SMALL * LINE) for box in stacked(rows, 2))
     words = [f"{when}{parts.modes}: {words}" for words in (parts.words, parts.short)]
-    return Box(
-        ("parts",),
-        width,
-        max(bottom(content), SMALL * LINE - 2),
-        title=words[0],
-        texts=(Text(fitted([*words, f"{when}{parts.modes}"], width, SMALL), 0, SMALL, SMALL),),
-        children=tuple(content),
-    )
+    text = Text(fitted([*words, f"{when}{parts.modes}"], width, SMALL), 0, SMALL, SMALL)
+    height = max(bottom(content), SMALL * LINE - 2)
+    return Box(("parts",), width, height, title=words[0], texts=(text,), children=content)
 
 
 def _part(kind: str, part: GpuPart, unit: float) -> Box:
     width = part.size * unit - 1
-    label = part.label if text_width(part.label, _PART_FONT) <= width - 2 else ""
-    text = Text(label, width / 2, _PART - 3, _PART_FONT, anchor="middle")
-    return Box(
-        ("part", f"part-{kind}"),
-        width,
-        _PART,
-        x=part.start * unit,
-        title=part.title,
-        texts=(text,) if label else (),
-    )
+    fits = part.label and text_width(part.label, _PART_FONT) <= width - 2
+    text = Text(part.label, width / 2, _PART - 3, _PART_FONT, anchor="middle")
+    kinds, texts = ("part", f"part-{kind}"), (text,) if fits else ()
+    return Box(kinds, width, _PART, x=part.start * unit, title=part.title, texts=texts)
 
 
 def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
     room = width - 14
-    shown_details = [detail for detail in details if detail]
-    shorter = [joined(shown_details[:count]) for count in range(len(shown_details), 0, -1)]
-    return Box(
-        ("device", kind),
-        width,
-        33,
-        title=joined([name, *shown_details]),
-        texts=(
-            Text(fitted([name], room, BODY, bold=True), 9, 13.5, BODY, bold=True),
-            Text(fitted(shorter, room, SMALL), 9, 27, SMALL, muted=True),
-        ),
+    shown = [detail for detail in details if detail]
+    shorter = [joined(shown[:count]) for count in range(len(shown), 0, -1)]
+    texts = (
+        Text(fitted([name], room, BODY, bold=True), 9, 13.5, BODY, bold=True),
+        Text(fitted(shorter, room, SMALL), 9, 27, SMALL, muted=True),
     )
+    return Box(("device", kind), width, 33, title=joined([name, *shown]), texts=texts)
 
 
 def links_box(topology: NodeTopology, width: float) -> Box | None:
@@ -262,7 +217,7 @@ def _domain(
     parts = []
     if switched:
         beyond = ["NVSwitch · also to other hosts of the fabric"] if domain.fabric else []
-        parts.append(_link_bar([*beyond, "NVSwitch"], switched, names, inner, domain.fabric))
+        parts.append(_link_bar([*beyond, "NVSwitch"], switched, names, inner, domain.fabric or ""))
     pairs = [
         _pair(names[one.pci_address], names[peer.pci_address], count)
         for one, peer in combinations(gpus, 2)
@@ -279,16 +234,16 @@ def _link_bar(
     gpus: Sequence[Gpu],
     names: Mapping[str, str],
     inner: float,
-    fabric: str | None = None,
+    fabric: str = "",
 ) -> Box:
     """Return a bar with a line to each GPU below it; further GPUs get a further bar."""
-    chips = [small_chip(names[gpu.pci_address], _links(gpu)) for gpu in gpus]
+    chips = []
+    for gpu in gpus:
+        links = gpu.nvlink_peers.get("switch", 0)
+        chips.append(small_chip(names[gpu.pci_address], counted(links, "link") if links else ""))
     columns = max(1, int((inner + _GAP) // (SMALL_CHIP + _GAP)))
-    title = joined([labels[-1], fabric or ""])
-    rows = [
-        _bar_row(labels, chips[start : start + columns], inner, title)
-        for start in range(0, len(chips), columns)
-    ]
+    title, starts = joined([labels[-1], fabric]), range(0, len(chips), columns)
+    rows = [_bar_row(labels, chips[start : start + columns], inner, title) for start in starts]
     content = stacked(rows, 2 * _GAP)
     return Box(("group",), max(row.width for row in rows), bottom(content), children=tuple(content))
 
@@ -299,37 +254,28 @@ def _bar_row(labels: Sequence[str], chips: Sequence[Box], inner: float, title: s
     step = (width + _GAP) / len(chips)
     first = (step - _GAP - SMALL_CHIP) / 2
     placed = [chip.at(first + number * step, _BAR + _STUB) for number, chip in enumerate(chips)]
-    lines = [
-        Box(("gpu-link",), 3, _STUB, x=chip.x + SMALL_CHIP / 2 - 1.5, y=_BAR, title=chip.title)
-        for chip in placed
-    ]
+    middles = [(chip.x + SMALL_CHIP / 2 - 1.5, chip.title) for chip in placed]
+    lines = [Box(("gpu-link",), 3, _STUB, x=x, y=_BAR, title=name) for x, name in middles]
     label = fitted(labels, width - 16, BODY, bold=True)
     text = Text(label, width / 2, _BAR - 6, BODY, anchor="middle", bold=True)
     bar = Box(("gpu-switch",), width, _BAR, title=title, texts=(text,))
     return Box(("group",), width, bottom(placed), children=(bar, *lines, *placed))
 
 
-def _links(gpu: Gpu) -> str:
-    count = gpu.nvlink_peers.get("switch", 0)
-    return counted(count, "link") if count else ""
-
-
 def _pair(one: str, peer: str, count: int) -> Box:
     """Return two GPUs with a line between them, labelled with the number of their NVLinks."""
-    label = f"NV{count}"
-    length = text_width(label, SMALL) + 10
-    chips = (small_chip(one), small_chip(peer).at(SMALL_CHIP + length, 0))
-    height = chips[0].height
-    line = Box(
-        ("gpu-link",),
-        length,
-        3,
-        x=SMALL_CHIP,
-        y=height / 2,
-        title=f"{one} and {peer}: {counted(count, 'NVLink')}",
-    )
-    text = Text(label, SMALL_CHIP + length / 2, height / 2 - 4, SMALL, anchor="middle")
-    return Box(("group",), 2 * SMALL_CHIP + length, height, texts=(text,), children=(*chips, line))
+    title = f"{one} and {peer}: {counted(count, 'NVLink')}"
+    return linked(small_chip(one), f"NV{count}", small_chip(peer), "gpu-link", title)
+
+
+def linked(left: Box, label: str, right: Box, kind: str, title: str, length: float | None = None) -> Box:
+    """Return two boxes with a line between them that has a label; `length` is the label's without one."""
+    length = text_width(label, SMALL) + 10 if length is None else length
+    line = Box((kind,), length, 3, x=left.width, y=left.height / 2, title=title)
+    text = Text(label, left.width + length / 2, left.height / 2 - 4, SMALL, anchor="middle")
+    placed = right.at(left.width + length, 0)
+    width, height = placed.x + right.width, max(left.height, right.height)
+    return Box(("group",), width, height, texts=(text,), children=(left, line, placed))
 
 
 def small_chip(name: str, note: str = "", kind: str = "gpu", width: float = SMALL_CHIP) -> Box:
@@ -338,10 +284,5 @@ def small_chip(name: str, note: str = "", kind: str = "gpu", width: float = SMAL
     texts = [Text(fitted([name], room, BODY, bold=True), middle, 14.5, BODY, anchor="middle", bold=True)]
     if note:
         texts.append(Text(fitted([note], room, SMALL), middle, 27, SMALL, anchor="middle", muted=True))
-    return Box(
-        ("device", kind),
-        width,
-        33.0 if note else 22.0,
-        title=joined([name, note]),
-        texts=tuple(texts),
-    )
+    height = 33.0 if note else 22.0
+    return Box(("device", kind), width, height, title=joined([name, note]), texts=tuple(texts))

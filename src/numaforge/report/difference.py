@@ -24,10 +24,7 @@ class Unlike(NamedTuple):
 
 
 def differences(first: object, right: object, *, names_of_host: bool = False) -> list[Unlike]:
-    """Compare two JSON documents, in the first one's order; `names_of_host` adds a host's names.
-
-    Entries of a list are compared by their key (a NUMA node's id, a GPU's PCI address), else by position.
-    """
+    """Compare two JSON documents, entries by their key, else by position; `names_of_host` adds a host's."""
     return list(_differences("", first, right, names_of_host))
 
 

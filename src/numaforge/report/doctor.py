@@ -8,26 +8,23 @@ from numaforge.lib.quantity import counted
 from numaforge.preflight import Check, errors
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen, line_of, style
-from numaforge.report.wording import wrapped
+from numaforge.report.wording import styled_lines, wrapped
 
 _OK = "ok"
 _COLOURS = {_OK: "green", "warning": "yellow", "error": "red"}
 
 
 def doctor_lines(checks_of: Mapping[str, Sequence[Check]], screen: Screen) -> list[str]:
-    """Return the checks of this machine, the cluster and the hosts, styled, each with its remedy below it.
-
-    No word is broken: a path longer than the screen gets its own line.
-    """
-    groups = grouped((tuple(where), check) for where, check in _rows(checks_of))
-    results = max(len(str(check.severity or _OK)) for checks in groups.values() for check in checks)
-    names = max(len(check.name) for checks in groups.values() for check in checks)
+    """Return all checks, styled, each with its remedy below it; no word is broken."""
+    rows = _rows(checks_of)
+    results = max(len(str(check.severity or _OK)) for _, check in rows)
+    names = max(len(check.name) for _, check in rows)
     lines = []
-    for places, checks in groups.items():
-        lines += [style(line, bold=True) for line in wrapped(_places(places), screen.width, "")]
+    for places, checks in grouped((tuple(where), check) for where, check in rows).items():
+        lines += styled_lines(places[0] if len(places) == 1 else folded(places), screen.width, bold=True)
         for check in checks:
             lines += _check_lines(check, results, names, screen.width)
-    lacking = len(errors(check for checks in groups.values() for check in checks))
+    lacking = len(errors(check for _, check in rows))
     end = f"not ready: {counted(lacking, 'error')}" if lacking else "ready"
     return [*lines, "", style(end, bold=True)]
 
@@ -40,11 +37,6 @@ def _check_lines(check: Check, results: int, names: int, width: int) -> list[str
     first = text_lines[0].removeprefix(indent) if text_lines else ""
     rest = f"{' ' * (results - len(result))}  {check.name:{names}}  {first}".rstrip()
     return [line_of("  ", style(result, fg=_COLOURS.get(result)), rest), *text_lines[1:]]
-
-
-def _places(places: Sequence[str]) -> str:
-    """Return the name of one place, or of several hosts as ranges."""
-    return places[0] if len(places) == 1 else folded(places)
 
 
 def doctor_document(checks_of: Mapping[str, Sequence[Check]]) -> dict[str, Any]:

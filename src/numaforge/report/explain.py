@@ -1,7 +1,8 @@
 """Where a pod or a gang would go, and why not elsewhere: as text and JSON."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from numaforge.cluster.explain.allocation import RequestCount
@@ -10,24 +11,22 @@ from numaforge.cluster.explain.cluster import LivePod
 from numaforge.cluster.explain.explanation import Explanation, OfNode
 from numaforge.cluster.explain.remedies import Remedy
 from numaforge.cluster.explain.workload import Workload
-from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.hints import Opinion
 from numaforge.kubelet.admission.node import Admission
-from numaforge.kubelet.admission.pod import Pod, pod_requests
+from numaforge.kubelet.admission.pod import pod_requests
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted, format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import style
-from numaforge.report.wording import amount_in_words, wrapped
+from numaforge.report.wording import amount_in_words, styled_lines, wrapped
 
 _WIDTH = 80
 _MOST_OF_A_COLUMN = 24
 _MOST_SETS = 4
 _MOST_GROUPS = 40
-_PLACES = {"pod": "in the pod", "node": "in the nodes", "cluster": "in the cluster"}
 _STATUS = ("phase", "node", "reason", "message")
 _SENDS = "may send it"
 _UPDATE_WAITS = (
@@ -38,7 +37,11 @@ _UPDATE_WAITS = (
 
 def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[str, Any]:
     """Return the answer for one workload as JSON data."""
-    workload = answer.workload
+    workload, pod = answer.workload, answer.about.pod
+    requests = {
+        resource: int(amount) if amount.denominator == 1 else float(amount)
+        for resource, amount in pod_requests(pod).items()
+    }
     return {
         "kind": workload.kind,
         "name": workload.name,
@@ -47,8 +50,8 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
         "gang": workload.is_gang,
         "fit": answer.fit,
         "fits": answer.fits,
-        "about": answer.about.pod.name,
-        "asks": _asks(answer.about.pod),
+        "about": pod.name,
+        "asks": {"qos": qos_class(pod), "requests": requests},
         "scheduler": answer.about.placing.scheduler,
         "likely": answer.likely,
         "domain": {"label": workload.domain, "value": answer.domain} if workload.domain else None,
@@ -56,10 +59,7 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
         "nodes": [_node_document(verdict) for verdict in answer.verdicts],
         "update_waits": answer.update_waits,
         "disagree": [verdict.node for verdict in answer.disagreeing],
-        "remedies": [
-            {"of": remedy.of, "change": remedy.change, "fit": remedy.fit, "nodes": list(remedy.nodes)}
-            for remedy in answer.remedies
-        ],
+        "remedies": [remedy._asdict() for remedy in answer.remedies],
         "remarks": [{"field": one.field, "reason": one.reason} for one in answer.remarks],
         "not_judged": list(_not_judged(answer)),
     }
@@ -67,6 +67,9 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
 
 def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]:
     """Return the answer for one workload in lines of 80 columns."""
+    pods = len(answer.workload.members)
+    # changes were tried where all pods of a gang are there, and a kubelet is known
+    tried = answer.workload.least <= pods and any(one.judgement.kubelet for one in answer.verdicts)
     lines = [*_heading(answer, subject), "", *_table(answer)]
     if details := [*_details(answer)]:
         lines += ["", *details]
@@ -74,45 +77,35 @@ def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]
         lines += ["", *_disagreement(answer)]
     if answer.remedies:
         lines += ["", style("What would help (each has been tried)", bold=True)]
-        for remedy in answer.remedies:
-            lines += _remedy(remedy, len(answer.workload.members))
-    elif not answer.fits and _could_be_tried(answer):
+        lines += [line for remedy in answer.remedies for line in _remedy(remedy, pods)]
+    elif not answer.fits and tried:
         lines += ["", "No change that was tried lets it fit."]
-    if answer.update_waits:
-        lines += wrapped(_UPDATE_WAITS, _WIDTH, "")
-    for remark in answer.remarks:
-        lines += wrapped(f"{remark.field}: {remark.reason}", _WIDTH, "")
-    for unseen in _not_judged(answer):
-        lines += wrapped(f"not judged: {unseen}", _WIDTH, "")
-    for doubt in dict.fromkeys(doubt for verdict in answer.verdicts for doubt in verdict.doubts):
-        names = folded(verdict.node for verdict in answer.verdicts if doubt in verdict.doubts)
-        lines += wrapped(f"{names}: {doubt}", _WIDTH, "")
-    return lines
-
-
-def _could_be_tried(answer: Explanation) -> bool:
-    """Whether changes could be tried: all pods of a gang are there, and a kubelet is known."""
-    has_kubelet = any(verdict.judgement.kubelet for verdict in answer.verdicts)
-    return has_kubelet and answer.workload.least <= len(answer.workload.members)
+    notes = [_UPDATE_WAITS] if answer.update_waits else []
+    notes += [f"{remark.field}: {remark.reason}" for remark in answer.remarks]
+    notes += [f"not judged: {unseen}" for unseen in _not_judged(answer)]
+    doubts = grouped((doubt, verdict.node) for verdict in answer.verdicts for doubt in verdict.doubts)
+    notes += [f"{folded(nodes)}: {doubt}" for doubt, nodes in doubts.items()]
+    return [*lines, *(line for note in notes for line in wrapped(note, _WIDTH, ""))]
 
 
 def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
     workload, pod = answer.workload, answer.about.pod
     many = len(workload.members)
-    yield from wrapped(f"{workload.name}  {workload.kind}  {_asked_in_words(pod)}", _WIDTH, "")
+    amounts = ", ".join(amount_in_words(name, amount) for name, amount in pod_requests(pod).items())
+    asked = f"{qos_class(pod)}: {amounts or 'nothing'}"
+    yield from wrapped(f"{workload.name}  {workload.kind}  {asked}", _WIDTH, "")
     if subject is not None and subject.phase == "Failed":
         reason = f"{subject.reason}: {subject.message}" if subject.message else str(subject.reason)
         yield from wrapped(f"failed on {subject.node or 'no node'}: {reason}", _WIDTH, "")
     elif subject is not None and subject.node:
         yield f"runs on {subject.node}; judged as if it were to be placed again"
     if many == 1:
-        nodes = [verdict.node for verdict in answer.verdicts if verdict.judgement.fits]
-        reason = f"fits on {len(nodes)} of {counted(len(answer.verdicts), 'node')}"
-        yield style(reason, fg="green" if nodes else "red")
+        fits = sum(verdict.judgement.fits for verdict in answer.verdicts)
+        count = f"fits on {fits} of {counted(len(answer.verdicts), 'node')}"
+        yield style(count, fg="green" if fits else "red")
         return
-    colour = "green" if answer.fits else "red"
     reason = f"{answer.fit} of {many} pods fit{_within(answer)}; {_together(workload)}"
-    yield from (style(line, fg=colour) for line in wrapped(reason, _WIDTH, ""))
+    yield from styled_lines(reason, _WIDTH, fg="green" if answer.fits else "red")
     if answer.fit < many:
         yield from wrapped(f"the first that does not: {pod.name}; its explanation follows", _WIDTH, "")
 
@@ -157,16 +150,14 @@ def _table(answer: Explanation) -> Iterator[str]:
 
 
 def _row(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    # a list without blanks is broken after its commas
+    texts = (cell.replace(",", ", ") if " " not in cell else cell for cell in cells)
     parts = [
-        textwrap.wrap(
-            cell.replace(",", ", ") if " " not in cell else cell, width or 1, break_on_hyphens=False
-        )
-        or [""]
-        for cell, width in zip(cells, widths, strict=True)
+        textwrap.wrap(text, width or 1, break_on_hyphens=False)
+        for text, width in zip(texts, widths, strict=True)
     ]
-    for line in range(max(map(len, parts))):
-        texts = [part[line] if line < len(part) else "" for part in parts]
-        yield "  ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
+    for line in zip_longest(*parts, fillvalue=""):
+        yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _details(answer: Explanation) -> Iterator[str]:
@@ -176,23 +167,15 @@ def _details(answer: Explanation) -> Iterator[str]:
         if judged.reasons and not judged.requests:
             continue
         yield style(folded(verdict.node for verdict in group), bold=True)
-        for line in (*map(_request, judged.requests), *_devices_given(group)):
+        lines = [*map(_request, judged.requests)]
+        given = {tuple(_given_on(verdict.judgement)) for verdict in group}
+        lines += given.pop() if len(given) == 1 else ()
+        if not judged.reasons:
+            lines += (
+                [f"not known: {judged.unknown}"] if judged.kubelet is None else _admission(judged.kubelet)
+            )
+        for line in lines:
             yield from wrapped(line, _WIDTH)
-        if judged.reasons:
-            continue
-        if judged.kubelet is None:
-            yield from wrapped(f"not known: {judged.unknown}", _WIDTH)
-            continue
-        for container, opinions in judged.kubelet.opinions.items():
-            opinions_text = "; ".join(f"{opinion.resource} {_sets(opinion)}" for opinion in opinions)
-            yield from wrapped(f"{container} wants: {opinions_text}", _WIDTH)
-        if judged.kubelet.admitted:
-            for container, got in grants(judged.kubelet, names_of_devices=False):
-                yield from wrapped(f"{container} gets: {got}", _WIDTH)
-        else:
-            yield from wrapped(str(judged.kubelet.status_message), _WIDTH)
-            if judged.kubelet.in_the_way:
-                yield from wrapped(f"in the way: {in_the_way(judged.kubelet.in_the_way)}", _WIDTH)
 
 
 def _request(request: RequestCount) -> str:
@@ -206,65 +189,56 @@ def _request(request: RequestCount) -> str:
     return f"{line}; {request.unsure} might match" if request.unsure else line
 
 
-def _devices_given(group: Sequence[OfNode]) -> Iterator[str]:
-    """Yield what each claim gets, if it is the same on all nodes of the group."""
-    variants = {tuple(_given_on(verdict.judgement)) for verdict in group}
-    if len(variants) == 1:
-        yield from variants.pop()
-
-
 def _given_on(judged: SaidOfPod) -> Iterator[str]:
     for claim, devices in judged.devices:
-        names = ", ".join(f"{device.driver}/{device.name}{_near(device)}" for device in devices)
-        yield f"{claim} gets: {names or 'no devices'}"
+        near = [f" (NUMA {format_cpulist(one.numa_nodes)})" if one.numa_nodes else "" for one in devices]
+        names = (f"{one.driver}/{one.name}{place}" for one, place in zip(devices, near, strict=True))
+        yield f"{claim} gets: {', '.join(names) or 'no devices'}"
 
 
-def _near(device: ClaimedDevice) -> str:
-    return f" (NUMA {format_cpulist(device.numa_nodes)})" if device.numa_nodes else ""
+def _admission(kubelet: Admission) -> Iterator[str]:
+    for container, opinions in kubelet.opinions.items():
+        yield f"{container} wants: {'; '.join(f'{one.resource} {_sets(one)}' for one in opinions)}"
+    if kubelet.admitted:
+        yield from (f"{container} gets: {got}" for container, got in grants(kubelet, names_of_devices=False))
+        return
+    yield str(kubelet.status_message)
+    if kubelet.in_the_way:
+        yield f"in the way: {in_the_way(kubelet.in_the_way)}"
 
 
 def _disagreement(answer: Explanation) -> Iterator[str]:
     names = [verdict.node for verdict in answer.disagreeing]
-    reasons = sorted(
-        {str(verdict.judgement.kubelet.reason) for verdict in answer.disagreeing if verdict.judgement.kubelet}
-    )
+    kubelets = [verdict.judgement.kubelet for verdict in answer.disagreeing]
+    reasons = " or ".join(sorted({str(kubelet.reason) for kubelet in kubelets if kubelet}))
     default = answer.about.placing.by_default
-    scheduler, does = (
-        ("The scheduler", "the scheduler counts") if default else ("The default filters", "they count")
-    )
-    text = (
-        f"{scheduler} may send it to {folded(names)}, where it fails with {' or '.join(reasons)}: "
-        f"{does} a node's resources, and {'sees' if default else 'see'} no NUMA nodes."
-    )
-    if (
-        default
-        and answer.likely in names
-        and sum(not verdict.judgement.reasons for verdict in answer.verdicts) > 1
-    ):
+    scheduler = "The scheduler" if default else "The default filters"
+    does = ("the scheduler counts", "sees") if default else ("they count", "see")
+    text = f"{scheduler} may send it to {folded(names)}, where it fails with {reasons}: "
+    text += f"{does[0]} a node's resources, and {does[1]} no NUMA nodes."
+    several = sum(not verdict.judgement.reasons for verdict in answer.verdicts) > 1
+    if default and several and answer.likely in names:
         text += f" It prefers {answer.likely}, the emptiest."
     yield from wrapped(text, _WIDTH, "")
 
 
-def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
+def _remedy(remedy: Remedy, pods: int) -> list[str]:
+    place = f"in the {remedy.of}{'s' if remedy.of == 'node' else ''}: {remedy.change}"
     where = f"{counted(remedy.fit, 'pod')} on" if pods > 1 else "on"
-    if remedy.of == "cluster":
-        yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}", _WIDTH)
-        return
-    yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}; then {where} {folded(remedy.nodes)}", _WIDTH)
+    then = "" if remedy.of == "cluster" else f"; then {where} {folded(remedy.nodes)}"
+    return wrapped(f"{place}{then}", _WIDTH)
 
 
 def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
     """Return the nodes grouped by answer, accepting ones first."""
-
-    def answer_key(judged: SaidOfPod) -> tuple[object, ...]:
+    groups: dict[object, list[OfNode]] = {}
+    for verdict in answer.verdicts:
+        judged = verdict.judgement
         kubelet = _kubelet_in_short(judged) if judged.reasons else repr(judged.kubelet)
-        return judged.reasons, judged.requests, kubelet, judged.unknown
-
-    groups = grouped(
-        ((*answer_key(verdict.judgement), by_placed and verdict.placed), verdict)
-        for verdict in answer.verdicts
-    ).values()
-    return sorted(groups, key=lambda group: (bool(group[0].judgement.reasons), not group[0].judgement.fits))
+        key = (judged.reasons, judged.requests, kubelet, judged.unknown, by_placed and verdict.placed)
+        groups.setdefault(key, []).append(verdict)
+    by_answer = groups.values()
+    return sorted(by_answer, key=lambda one: (bool(one[0].judgement.reasons), not one[0].judgement.fits))
 
 
 def _kubelet_in_short(judged: SaidOfPod) -> str:
@@ -299,21 +273,6 @@ def _not_judged(answer: Explanation) -> Iterator[str]:
     unseen = grouped((missing, verdict.node) for verdict in answer.verdicts for missing in verdict.not_seen)
     for missing, nodes in unseen.items():
         yield f"{missing}, unknown for {folded(nodes)}"
-
-
-def _asked_in_words(pod: Pod) -> str:
-    amounts = (amount_in_words(name, amount) for name, amount in pod_requests(pod).items())
-    return f"{qos_class(pod)}: {', '.join(amounts) or 'nothing'}"
-
-
-def _asks(pod: Pod) -> dict[str, Any]:
-    return {
-        "qos": qos_class(pod),
-        "requests": {
-            resource: int(amount) if amount.denominator == 1 else float(amount)
-            for resource, amount in pod_requests(pod).items()
-        },
-    }
 
 
 def _node_document(verdict: OfNode) -> dict[str, Any]:
@@ -363,10 +322,9 @@ def _kubelet_document(admission: Admission) -> dict[str, Any]:
 
 
 def _opinion_document(opinion: Opinion) -> dict[str, Any]:
+    preferred, otherwise = opinion.preferred, opinion.otherwise
     return {
         "resource": opinion.resource,
-        "preferred": None
-        if opinion.preferred is None
-        else [format_cpulist(cpus) for cpus in opinion.preferred],
-        "otherwise": None if opinion.otherwise is None else format_cpulist(opinion.otherwise),
+        "preferred": None if preferred is None else [format_cpulist(nodes) for nodes in preferred],
+        "otherwise": None if otherwise is None else format_cpulist(otherwise),
     }

@@ -36,10 +36,7 @@ def finding_lines(
 def judgement_lines(
     hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool = False, doubt: str | None = None
 ) -> list[str]:
-    """Return the findings, errors first; `verbose` adds the verdict of every other rule.
-
-    `doubt` replaces "nothing found" where the answer is unknown.
-    """
+    """Return the findings, errors first; `verbose` adds other verdicts, `doubt` replaces "nothing found"."""
     lines = []
     for judgement in sorted(judgements, key=lambda one: [*Severity].index(one.rule.severity)):
         if judgement.findings:
@@ -82,10 +79,7 @@ def to_document(
 def plugin_document(
     sound: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None
 ) -> dict[str, Any]:
-    """Return the findings on a plugin's configuration, and the advertised resources, as JSON data, schema 1.
-
-    `sound` names the field for a configuration without errors.
-    """
+    """Return findings on a plugin's configuration as JSON; field `sound`: it has no errors."""
     documents = [asdict(finding) for finding in findings]
     return {
         "schema": 1,
@@ -100,10 +94,7 @@ def plugin_document(
 def plugin_lines(
     plugin: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None, refusal: str
 ) -> list[str]:
-    """Return the same for a terminal, errors first; `refusal` is added where errors leave nothing advertised.
-
-    `advertised` is None where unknown.
-    """
+    """Return the same for a terminal; `refusal` is for errors, `advertised` None where unknown."""
     lines = finding_lines(findings, "the plugin", lambda finding: finding.where)
     if has_errors(findings) and not advertised:
         lines.append(style(refusal, fg="red", bold=True))

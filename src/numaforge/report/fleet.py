@@ -1,18 +1,19 @@
 """What a run will do to a fleet, or has done: identical hosts grouped, on one screen."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import ExitCode
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.node.bundle import FileChange, diff
 from numaforge.report.hostnames import alike, folded, without_name
-from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, style
-from numaforge.report.wording import wrapped
+from numaforge.report.wording import styled_lines, wrapped
 
 STATES = {
     "in progress": "red",
@@ -104,20 +105,65 @@ def exit_code(hosts: Iterable[HostSummary]) -> ExitCode:
     return next((code for state, code in _EXIT_CODES.items() if state in states), ExitCode.YES)
 
 
+_NUMBERED = (
+    (
+        re.compile(r"/sys/devices/system/cpu/cpu(?P<number>\d{1,5})/(?:cpufreq/|cpuidle/)?(?P<rest>.+)"),
+        "cpus",
+    ),
+    (
+        re.compile(
+            r"/sys/devices/system/node/node(?P<number>\d{1,5})/hugepages/(?P<rest>[^/]+)/nr_hugepages(?P<to>:.*)"
+        ),
+        "NUMA nodes",
+    ),
+)
+
+
+_CHOICES = re.compile(r": (?:[\w+-]+ )*\[(?P<chosen>[\w+-]+)\](?: [\w+-]+)* ->")
+
+
+_SYSCTL = re.compile(r"/proc/sys/(?P<name>[^:]+)(?P<to>: .*)")
+
+
+def condensed(moves: Iterable[str]) -> list[str]:
+    """Return lines of changing values, with equal ones of many CPUs or NUMA nodes merged.
+
+    `/sys/.../cpu0/cpufreq/scaling_governor: a -> b`, and so on to CPU 127, is `cpus 0-127 scaling_governor: a
+    -> b`, at the place of the first. Of choices, `always [madvise] never`, shows the one in effect.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for move in moves:
+        kind, rest, number = _numbered(_CHOICES.sub(r": \g<chosen> ->", move, count=1))
+        groups.setdefault((kind, rest), []).extend(number)
+    return [
+        f"{kind} {format_cpulist(numbers)} {rest}" if numbers else rest
+        for (kind, rest), numbers in groups.items()
+    ]
+
+
+def _numbered(move: str) -> tuple[str, str, list[int]]:
+    for pattern, kind in _NUMBERED:
+        if match := pattern.fullmatch(move):
+            return kind, match["rest"] + match.groupdict().get("to", ""), [int(match["number"])]
+    if sysctl := _SYSCTL.fullmatch(move):
+        return "", sysctl["name"].replace("/", ".") + sysctl["to"], []
+    return "", move, []
+
+
 def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable[str] = ()) -> list[str]:
     """Return a fleet as styled lines: counts, then groups of identical hosts, the gravest first.
 
     No line is wider than the screen, unless a single word is. A single group is shown in full.
     """
     groups = _alike(hosts)
-    lines = [style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
+    lines = styled_lines(_counts_by_state(hosts), screen.width, bold=True)
     for group in groups[:_SHOWN_GROUPS]:
         lines += _group_lines(group, screen.width, whole=len(groups) == 1)
-    hidden = groups[_SHOWN_GROUPS:]
-    if hidden:
-        names = (summary.host for group in hidden for summary in group)
-        lines += wrapped(f"and {counted(len(hidden), 'more group')}: {folded(names)}", screen.width, "")
-    return [*lines, *(line for hint in hints for line in wrapped(hint, screen.width, ""))]
+    notes = [*hints]
+    if hidden := groups[_SHOWN_GROUPS:]:
+        names = folded(summary.host for group in hidden for summary in group)
+        notes.insert(0, f"and {counted(len(hidden), 'more group')}: {names}")
+    return [*lines, *(line for note in notes for line in wrapped(note, screen.width, ""))]
 
 
 def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[str]:
@@ -162,12 +208,13 @@ def fleet_document(hosts: Sequence[HostSummary], *, dry: bool, seconds: float) -
 
 def _counts_by_state(hosts: Sequence[HostSummary]) -> str:
     number = Counter(summary.state for summary in hosts)
-    counts = [f"{count} {state}" for state in reversed(STATES) if (count := number[state])]
-    drained = sum(summary.drains for summary in hosts if summary.state in _CHANGING)
-    booted = sum(summary.reboots for summary in hosts if summary.state in _CHANGING)
-    more = [f"{drained} drained", f"{booted} rebooted"]
-    disturbed = ", ".join(words for count, words in zip((drained, booted), more, strict=True) if count)
-    return f"{counted(len(hosts), 'host')}: {', '.join(counts)}{f' ({disturbed})' if disturbed else ''}"
+    counts = ", ".join(f"{count} {state}" for state in reversed(STATES) if (count := number[state]))
+    changing = [summary for summary in hosts if summary.state in _CHANGING]
+    drained, booted = sum(one.drains for one in changing), sum(one.reboots for one in changing)
+    more = ", ".join(
+        f"{count} {word}" for count, word in ((drained, "drained"), (booted, "rebooted")) if count
+    )
+    return f"{counted(len(hosts), 'host')}: {counts}{f' ({more})' if more else ''}"
 
 
 def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
@@ -187,27 +234,28 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
     """Yield the changes of identical hosts; `whole` leaves nothing out."""
     values, files, notice = (None,) * 3 if whole else (_LINES_OF_VALUES, _LINES_OF_FILES, 1)
     first = group[0]
-    took = _took(summary.seconds for summary in group if summary.seconds is not None)
+    seconds = sorted(round(summary.seconds) for summary in group if summary.seconds is not None)
+    took = " to ".join(map(str, dict.fromkeys((*seconds[:1], *seconds[-1:]))))
     names = folded(summary.host for summary in group)
-    heading = f"{counted(len(group), 'host')} {first.state}: {names}{took}"
-    for line in wrapped(heading, width, ""):
-        yield style(line, fg=STATES[first.state], bold=first.state not in ("unchanged", "planned"))
+    heading = f"{counted(len(group), 'host')} {first.state}: {names}{f' ({took} s)' if took else ''}"
+    bold = first.state not in ("unchanged", "planned")
+    yield from styled_lines(heading, width, fg=STATES[first.state], bold=bold)
     reason = first.reason if len(group) == 1 else without_name(first.reason, first.host)
     for line in [line for text in reason.splitlines() for line in wrapped(text, width)][:_LINES_OF_REASON]:
         yield style(line, fg=STATES[first.state] if first.state in FAILED else None)
+    sentences = first.pending
     if first.state == "changed":
         yield from wrapped(_done(first), width, most=1)
-        for sentence in first.pending:
-            yield from wrapped(sentence, width)
     else:
-        if first.drains and first.state in _CHANGING:
-            yield from wrapped("drains: pods leave the node first", width)
-        for sentence in (*first.sentences, *first.pending):
-            yield from wrapped(sentence, width)
+        drains = ["drains: pods leave the node first"] if first.drains and first.state in _CHANGING else []
+        sentences = (*drains, *first.sentences, *first.pending)
+    for sentence in sentences:
+        yield from wrapped(sentence, width)
+    if first.state != "changed":
         yield from _value_lines(first.moves, width, values)
         for kind, paths in first.files.items():
             yield from wrapped(f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=files)
-    for name, message in first.notices if first.state in (*_CHANGING, "planned", "changed") else ():
+    for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
         yield from wrapped(f"notice {name}: {message}", width, most=notice)
 
 
@@ -227,10 +275,3 @@ def _value_lines(moves: Sequence[str], width: int, most: int | None) -> list[str
     shown = rows if most is None or len(rows) <= most else rows[: most - 1]
     lines = [line for name, change in shown for line in wrapped(f"{name:{column}}  {change}".rstrip(), width)]
     return lines if len(shown) == len(rows) else [*lines, f"  and {len(rows) - len(shown)} more values"]
-
-
-def _took(seconds: Iterable[float]) -> str:
-    rounded = sorted(round(duration) for duration in seconds)
-    if not rounded:
-        return ""
-    return f" ({rounded[0]} s)" if rounded[0] == rounded[-1] else f" ({rounded[0]} to {rounded[-1]} s)"

@@ -29,10 +29,7 @@ def doubt(pairs: Sequence[Pair]) -> str | None:
 
 
 def _matrix(pairs: Sequence[Pair]) -> list[str]:
-    """Return the distance of each GPU and NIC, and whether GPUDirect works between them.
-
-    NICs that do not fit beside the others have a table of their own below.
-    """
+    """Return each GPU's distance to each NIC and whether GPUDirect works, in tables as wide as the screen."""
     cells = {(pair.gpu, pair.nic): f"{pair.distance or '?'} {pair.works}" for pair in pairs}
     gpus, nics = (
         list(dict.fromkeys(pair.gpu for pair in pairs)),

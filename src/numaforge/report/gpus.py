@@ -114,10 +114,6 @@ def _users(gpu: Gpu, topology: NodeTopology) -> str:
     return some_of(sorted(pods | {f"{pod}{doubt}" for pod in reported - pods}) + sorted(processes))
 
 
-def _silence(gpu: Gpu, _: NodeTopology) -> str:
-    return gpu.unanswered or ""
-
-
 NOTES: Mapping[str, _Say] = {
     "MIG instances": _instance_counts,
     "Partitions": _partitions,
@@ -125,6 +121,6 @@ NOTES: Mapping[str, _Say] = {
     "In use": _users,
     "NVLink fabric": _fabric,
     "Faults": _faults,
-    "No answer": _silence,
+    "No answer": lambda gpu, _: gpu.unanswered or "",
 }
 """The notes in order, each with the function that words it for one GPU; "" is no note."""

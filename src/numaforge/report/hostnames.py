@@ -1,11 +1,18 @@
 """Many host names in few characters: `gpu-[01-31,40]`, as clusters' own tools write them."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.lib.ordering import natural
+from numaforge.lib.quantity import counted
 from numaforge.report.wording import some_of
+
+if TYPE_CHECKING:
+    from numaforge.machine.topology.trays import Disagreement
 
 MOST_NAMES = 10_000
 """Limit of names in one range. Kubernetes supports 5,000 nodes."""
@@ -92,16 +99,21 @@ def alike(reason: str, host: str) -> str:
     return _ADDRESS.sub("ADDRESS", without_name(reason, host))
 
 
-def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    """Return each reason with its hosts, the most frequent first.
+def disagreement_text(disagreement: Disagreement) -> str:
+    """Return what trays differ in: `NVLink clique 0011.7: list of IMEX nodes: 3f2a (18 nodes) on ...`."""
+    groups = (
+        f"{value} on {counted(len(hosts), 'tray')}, {in_short(hosts)}"
+        for value, hosts in disagreement.groups.items()
+    )
+    return f"the trays of {disagreement.rack} do not agree on the {disagreement.what}: {'; '.join(groups)}"
 
-    Reasons that differ only in the host's name are merged, with `HOST` for it.
-    """
+
+def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Return each reason with its hosts, the most frequent first, with `HOST` for a name in it."""
     groups: dict[str, list[str]] = {}
     having = Counter(reasons.values())
     for host, reason in reasons.items():
-        alike = reason if having[reason] > 1 else without_name(reason, host)
-        groups.setdefault(alike, []).append(host)
+        groups.setdefault(reason if having[reason] > 1 else without_name(reason, host), []).append(host)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import ceil, log
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
@@ -24,6 +24,7 @@ from numaforge.report.boxes import (
     bottom,
     broken,
     fitted,
+    framed,
     in_grid,
     panel,
     stacked,
@@ -33,8 +34,7 @@ from numaforge.report.device_boxes import all_devices, devices_box, links_box, p
 from numaforge.report.machine_wording import cpu_counts, memory_and_devices, policies_of
 from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned
-from numaforge.report.sums import Grain
-from numaforge.report.wording import human_bytes, joined
+from numaforge.report.wording import Grain, human_bytes, joined
 from numaforge.roles.hugepages.plan import HugepagesPlan
 from numaforge.roles.memory.plan import NumaNodePlan
 
@@ -71,10 +71,11 @@ class _MemoryPart(NamedTuple):
     pages: int | None = None
 
 
-class _CoreArea(NamedTuple):
-    """The L3 groups of one NUMA node with their cores; None for cores without a known L3."""
-
-    groups: tuple[tuple[L3Cache | None, tuple[Core, ...]], ...]
+# The kind of a thread, and what its tooltip says of it.
+_RESERVED = ("cpu-reserved", ", reserved")
+_FOR_PODS = ("cpu-allocatable", ", for pods")
+_CoreArea: TypeAlias = tuple[tuple[L3Cache | None, tuple[Core, ...]], ...]
+"""The L3 groups of one NUMA node with their cores; None for cores without a known L3."""
 
 
 class _CoreGrid(NamedTuple):
@@ -85,33 +86,19 @@ class _CoreGrid(NamedTuple):
 
 
 def lay_out(topology: NodeTopology, plan: NodePlan | None = None) -> Picture:
-    """Return the picture of a machine, with what the plan reserves on it.
-
-    Raises PlanError when the plan is for other CPUs than the machine has online.
-    """
+    """Return the picture of a machine, with what the plan for these CPUs, else PlanError, reserves."""
     if plan is not None and plan.cpus.online != topology.online:
         raise PlanError(
             f"the plan of {plan.hostname} is for the CPUs {format_cpulist(plan.cpus.online)}, "
             f"the machine has {format_cpulist(topology.online)} online",
             remedy="draw the machine that the plan was made for, or plan again",
         )
+    name = topology.hostname or (plan.hostname if plan else None) or "this machine"
     machine = _machine_box(topology, plan)
     width = max(_LEAST_CANVAS_WIDTH, machine.width)
-    heading = _heading(topology, plan, width)
-    legend = _legend(_kinds(machine), width)
-    content = stacked([heading, legend, machine], _GAP)
-    root = Box(
-        ("canvas",),
-        width + 2 * _MARGIN,
-        bottom(content) + 2 * _MARGIN,
-        children=tuple(box.at(box.x + _MARGIN, box.y + _MARGIN) for box in content),
-    )
-    name = topology.hostname or (plan.hostname if plan else None) or "this machine"
-    return Picture(
-        title=f"{name}: CPUs, memory and devices by NUMA node",
-        description=_description(topology, plan),
-        root=root,
-    )
+    content = stacked([_heading(name, topology, plan, width), _legend(_kinds(machine), width), machine], _GAP)
+    root = framed("canvas", content, width + 2 * _MARGIN, _MARGIN)
+    return Picture(f"{name}: CPUs, memory and devices by NUMA node", _description(topology, plan), root)
 
 
 def topology_of(plan: NodePlan) -> NodeTopology:
@@ -140,21 +127,18 @@ def topology_of(plan: NodePlan) -> NodeTopology:
     )
 
 
-def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box:
-    name = topology.hostname or (plan.hostname if plan else None) or "this machine"
-    lines = [joined([*cpu_counts(topology), *memory_and_devices(topology)])]
+def _heading(name: str, topology: NodeTopology, plan: NodePlan | None, width: float) -> Box:
+    lines, profile = [joined([*cpu_counts(topology), *memory_and_devices(topology)])], ""
     if plan is not None:
         lines += [*_reservation(plan), *filter(None, [policies_of(plan)])]
+        profile = joined(
+            [f"profile {plan.profile}", f"kubelet {plan.kubelet.version}" if plan.kubelet else ""]
+        )
     lines += [
         f"{counted(len(cpus), 'CPU')} {state}: {format_cpulist(cpus)}"
         for state, cpus in (("offline", topology.offline), ("isolated by the kernel", topology.isolated))
         if cpus
     ]
-    profile = (
-        joined([f"profile {plan.profile}", f"kubelet {plan.kubelet.version}" if plan.kubelet else ""])
-        if plan
-        else ""
-    )
     profile_shown = fitted([profile], width / 2, HEADING)
     title = fitted([name], width - text_width(profile_shown, HEADING) - _GAP, TITLE, bold=True)
     texts = [Text(title, 0, TITLE, TITLE, bold=True)]
@@ -179,14 +163,14 @@ def _description(topology: NodeTopology, plan: NodePlan | None) -> str:
         f"{_numa_label(node)}: CPUs {format_cpulist(node.cpus) or 'none'}, {human_bytes(node.memory_bytes)}"
         for node in topology.numa_nodes
     )
-    parts = [
-        joined([*cpu_counts(topology), *memory_and_devices(topology)]),
-        nodes,
-        *(_reservation(plan) if plan else []),
-    ]
-    return ". ".join(part for part in parts if part)
+    machine = joined([*cpu_counts(topology), *memory_and_devices(topology)])
+    return ". ".join(filter(None, (machine, nodes, *(_reservation(plan) if plan else ()))))
 
 
+_RAIL = (
+    "rail: a NIC and its nearest GPUs (through PIX: one PCIe switch, PXB: several, PHB: a host bridge, "
+    "NODE: several of one NUMA node, SYS: the link between NUMA nodes)"
+)
 # The label of each swatch, by the kinds that are drawn like it.
 _LEGEND = {
     ("cpu", "memory-free"): "CPUs and ordinary memory",
@@ -204,10 +188,7 @@ _LEGEND = {
     ("nvme",): "NVMe drive",
     ("pcie-switch",): "PCIe switch",
     ("gpu-switch", "gpu-link"): "NVLink, XGMI",
-    (
-        "rail-link",
-    ): "rail: a NIC and its nearest GPUs (through PIX: one PCIe switch, PXB: several, PHB: a host bridge, "
-    "NODE: several of one NUMA node, SYS: the link between NUMA nodes)",
+    ("rail-link",): _RAIL,
 }
 
 
@@ -222,20 +203,10 @@ def _legend(kinds: frozenset[str], width: float) -> Box:
         if x and x + entry_width > width:
             x, y = 0.0, y + height + 6
         height = swatch * len(lines)
-        entries.append(
-            Box(
-                ("legend-entry",),
-                entry_width,
-                height,
-                x=x,
-                y=y,
-                texts=tuple(
-                    Text(line, swatch + 5, swatch * number - 2.5, SMALL)
-                    for number, line in enumerate(lines, 1)
-                ),
-                children=(Box(("swatch", alike[0]), swatch, swatch),),
-            )
-        )
+        baselines = ((line, swatch * number - 2.5) for number, line in enumerate(lines, 1))
+        texts = tuple(Text(line, swatch + 5, baseline, SMALL) for line, baseline in baselines)
+        mark = Box(("swatch", alike[0]), swatch, swatch)
+        entries.append(Box(("legend-entry",), entry_width, height, x, y, texts=texts, children=(mark,)))
         x += entry_width + 16
     return Box(("legend",), width, y + height, children=tuple(entries))
 
@@ -246,8 +217,6 @@ def _kinds(box: Box) -> frozenset[str]:
 
 def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     """Return packages and memory-only NUMA nodes in a grid, above devices without a NUMA node and links."""
-    planned = {node.id: node for node in plan.memory.numa_nodes} if plan else {}
-    reserved = plan.cpus.reserved if plan else None
     gpus = gpus_planned(topology, plan) if plan else {}
     nodes = _nodes_with_cpus(topology)
     without_cpus = [node for node in topology.numa_nodes if not node.cpus]
@@ -256,27 +225,19 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     areas = {node.id: _core_area(node.cpus, topology) for node in nodes}
     cell = _cell(topology)
     grid = _core_grid(areas.values(), cell)
-    widest = max((_area_width(area, grid, cell) for area in areas.values()), default=0.0)
+    widths = (_cores(area, frozenset(), grid, cell, None).width for area in areas.values())
+    widest = max(widths, default=0.0)
     single = len(topology.numa_nodes) <= 1
     inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * PADDING) if single else (_LEAST_NUMA_WIDTH - 2 * PADDING))
     cell = _widened(cell, grid, areas.values(), inner - widest)
+    reserved = plan.cpus.reserved if plan else None
     cores = {node.id: _cores(areas[node.id], node.cpus, grid, cell, reserved) for node in nodes}
-    hugepages = plan.hugepages if plan else None
     drawn = {
-        node.id: _numa_node(
-            node,
-            topology,
-            planned.get(node.id),
-            hugepages,
-            cores.get(node.id),
-            inner,
-            gpus,
-        )
+        node.id: _numa_node(node, topology, plan, cores.get(node.id), inner, gpus)
         for node in (*nodes, *(node for node in without_cpus if node not in empty))
     }
-    packages = [
-        (label, [drawn[node.id] for node in members]) for label, members in _by_package(topology, nodes)
-    ]
+    by_package = _by_package(topology, nodes)
+    packages = [(label, [drawn[node.id] for node in members]) for label, members in by_package]
     memory_only = [drawn[node.id] for node in without_cpus if node not in empty]
     of_gpus = nodes_of_gpus(topology)
     for kind, members in (
@@ -286,13 +247,16 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
         if members:
             memory_only.append(_empty_numa_nodes(members, kind, inner))
     machine = _package_grid(packages, memory_only)
+    width = machine.width
+    elsewhere = [device for device in all_devices(topology) if place_of(device, topology) not in drawn]
+    devices = devices_box(elsewhere, topology, width - 2 * PADDING, gpus)
     below = (
-        _devices_elsewhere(topology, set(drawn), machine.width, gpus),
-        links_box(topology, machine.width),
-        rails_box(topology, machine.width),
+        devices and panel("Devices of no known NUMA node", [devices], width),
+        links_box(topology, width),
+        rails_box(topology, width),
     )
-    content = stacked([machine, *(box for box in below if box is not None)], _GAP)
-    return Box(("machine",), machine.width, bottom(content), children=tuple(content))
+    content = stacked([machine, *filter(None, below)], _GAP)
+    return Box(("machine",), width, bottom(content), children=tuple(content))
 
 
 def _nodes_with_cpus(topology: NodeTopology) -> tuple[NumaNode, ...]:
@@ -311,49 +275,38 @@ def _by_package(topology: NodeTopology, nodes: Sequence[NumaNode]) -> list[tuple
     for node in nodes:
         ids = {package.id for package in topology.packages if package.cpus & node.cpus}
         members = [node]
-        separate = []
-        for other_ids, other_members in clusters:
-            if ids & other_ids:
-                ids, members = ids | other_ids, other_members + members
-            else:
-                separate.append((other_ids, other_members))
-        clusters = [*separate, (ids, members)]
-    return [(_package_label(ids), members) for ids, members in clusters]
-
-
-def _package_label(ids: set[int]) -> str:
-    if not ids:
-        return "Package unknown"
-    noun = "Package" if len(ids) == 1 else "Packages"
-    return f"{noun} {', '.join(str(package) for package in sorted(ids))}"
+        for other_ids, other_members in [one for one in clusters if one[0] & ids]:
+            clusters.remove((other_ids, other_members))
+            ids, members = ids | other_ids, other_members + members
+        clusters.append((ids, members))
+    nouns = {0: "Package unknown", 1: "Package "}
+    return [
+        (nouns.get(len(ids), "Packages ") + ", ".join(map(str, sorted(ids))), members)
+        for ids, members in clusters
+    ]
 
 
 def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Sequence[Box]) -> Box:
     """Return the arrangement of packages and their NUMA nodes whose aspect is nearest to a screen's."""
     most = max((len(nodes) for _, nodes in packages), default=1)
-    arrangements = [
-        [_package(label, nodes, columns) for label, nodes in packages] for columns in range(1, most + 1)
-    ]
+    arrangements = [[_package(*one, columns) for one in packages] for columns in range(1, most + 1)]
     if memory_only:
-        extension = [
-            _package("NUMA nodes without CPUs", memory_only, columns)
-            for columns in range(1, len(memory_only) + 1)
-        ]
-        arrangements = [[*drawn, without] for drawn in arrangements for without in extension]
-    candidates = [
+        columns_of_rest = range(1, len(memory_only) + 1)
+        rest = [_package("NUMA nodes without CPUs", memory_only, columns) for columns in columns_of_rest]
+        arrangements = [[*drawn, without] for drawn in arrangements for without in rest]
+    candidates = (
         in_grid("machine", drawn, columns, _GAP)
         for drawn in arrangements
         for columns in range(1, len(drawn) + 1)
-    ]
+    )
     return min(candidates, key=_distance_from_a_screen)
 
 
 def _distance_from_a_screen(machine: Box) -> float:
     inside = [node for package in machine.children for node in package.children]
     empty = 1 - sum(node.width * node.height for node in inside) / (machine.width * machine.height)
-    return (
-        abs(log((machine.width / machine.height) / _CANVAS_ASPECT)) + empty + _ragged_rows(machine.children)
-    )
+    aspect = abs(log((machine.width / machine.height) / _CANVAS_ASPECT))
+    return aspect + empty + _ragged_rows(machine.children)
 
 
 def _ragged_rows(packages: Sequence[Box]) -> int:
@@ -372,32 +325,23 @@ def _package(label: str, nodes: Sequence[Box], columns: int) -> Box:
 def _numa_node(
     node: NumaNode,
     topology: NodeTopology,
-    planned: NumaNodePlan | None,
-    hugepages: HugepagesPlan | None,
+    plan: NodePlan | None,
     cores: Box | None,
     inner: float,
     gpus: Mapping[str, Gpu],
 ) -> Box:
-    parts = [
+    planned = next((one for one in plan.memory.numa_nodes if one.id == node.id), None) if plan else None
+    devices = [one for one in all_devices(topology) if place_of(one, topology) == node.id]
+    parts = (
         _numa_heading(node, topology, planned, inner),
         cores,
-        _memory(node, planned, hugepages, inner),
-        devices_box(
-            [one for one in all_devices(topology) if place_of(one, topology) == node.id],
-            topology,
-            inner,
-            gpus,
-        ),
-    ]
-    content = stacked([part for part in parts if part is not None], 8)
-    return Box(
-        ("numa-node",),
-        inner + 2 * PADDING,
-        bottom(content) + 2 * PADDING,
-        title=f"{_numa_label(node)}, CPUs {format_cpulist(node.cpus) or 'none'}",
-        children=tuple(box.at(box.x + PADDING, box.y + PADDING) for box in content),
-        data={"numa-node": str(node.id)},
+        _memory(node, planned, plan.hugepages if plan else None, inner),
+        devices_box(devices, topology, inner, gpus),
     )
+    content = stacked([part for part in parts if part is not None], 8)
+    title = f"{_numa_label(node)}, CPUs {format_cpulist(node.cpus) or 'none'}"
+    box = framed("numa-node", content, inner + 2 * PADDING, PADDING, title=title)
+    return replace(box, data={"numa-node": str(node.id)})
 
 
 def _empty_numa_nodes(nodes: Sequence[NumaNode], kind: str, inner: float) -> Box:
@@ -429,19 +373,15 @@ def _numa_heading(node: NumaNode, topology: NodeTopology, planned: NumaNodePlan 
         Text(label, 0, HEADING - 2, HEADING, bold=True),
         Text(count, inner, HEADING - 2, SMALL, anchor="end", muted=True),
     ]
-    lines = []
+    lines = [("CPUs", node.cpus)] if node.cpus else []
     if planned is not None and node.cpus:
-        lines = [
-            f"reserved {format_cpulist(planned.reserved_cpus) or 'none'}",
-            f"for pods {format_cpulist(node.cpus - planned.reserved_cpus) or 'none'}",
-        ]
-    elif node.cpus:
-        lines = [f"CPUs {format_cpulist(node.cpus)}"]
+        lines = [("reserved", planned.reserved_cpus), ("for pods", node.cpus - planned.reserved_cpus)]
+    shown = [f"{words} {format_cpulist(cpus) or 'none'}" for words, cpus in lines]
     baseline = HEADING - 2.0
-    for line in lines:
+    for line in shown:
         baseline += BODY * LINE
         texts.append(Text(fitted([line], inner, BODY), 0, baseline, BODY))
-    return Box(("numa-heading",), inner, baseline + 3, title=joined([label, *lines]), texts=tuple(texts))
+    return Box(("numa-heading",), inner, baseline + 3, title=joined([label, *shown]), texts=tuple(texts))
 
 
 def _core_area(cpus: CpuSet, topology: NodeTopology) -> _CoreArea:
@@ -451,18 +391,15 @@ def _core_area(cpus: CpuSet, topology: NodeTopology) -> _CoreArea:
     loose = cpus.difference(*(core.cpus for core in cores))
     cores += [Core(package=-1, numa_node=None, cpus=frozenset({cpu})) for cpu in loose]
     cores.sort(key=lambda core: min(core.cpus))
-    caches = sorted(
-        (cache for cache in topology.l3_caches if cache.cpus & cpus), key=lambda cache: min(cache.cpus)
-    )
     groups: list[tuple[L3Cache | None, tuple[Core, ...]]] = []
-    for cache in caches:
-        inside = tuple(core for core in cores if core.cpus <= cache.cpus)
-        cores = [core for core in cores if not core.cpus <= cache.cpus]
-        if inside:
+    caches = (cache for cache in topology.l3_caches if cache.cpus & cpus)
+    for cache in sorted(caches, key=lambda cache: min(cache.cpus)):
+        if inside := tuple(core for core in cores if core.cpus <= cache.cpus):
             groups.append((cache, inside))
+            cores = [core for core in cores if not core.cpus <= cache.cpus]
     if cores:
         groups.append((None, tuple(cores)))
-    return _CoreArea(tuple(groups))
+    return tuple(groups)
 
 
 def _cell(topology: NodeTopology) -> _Cell:
@@ -488,13 +425,12 @@ _GROUP_LABEL = SMALL * LINE
 
 def _core_grid(areas: Iterable[_CoreArea], cell: _Cell) -> _CoreGrid:
     """Return the columns that give the largest NUMA node's cores a good aspect with the fewest gaps."""
-    areas = list(areas)
-    if not areas:
+    largest = max(areas, key=lambda area: sum(len(cores) for _, cores in area), default=())
+    if not largest:
         return _CoreGrid(1, 1)
-    largest = max(areas, key=lambda area: sum(len(cores) for _, cores in area.groups))
-    core_width, core_height = _core_size(max(len(c.cpus) for _, cores in largest.groups for c in cores), cell)
-    most = max(len(cores) for _, cores in largest.groups)
-    count = len(largest.groups)
+    core_width, core_height = _core_size(max(len(core.cpus) for _, cores in largest for core in cores), cell)
+    most = max(len(cores) for _, cores in largest)
+    count = len(largest)
 
     def score(grid: _CoreGrid) -> tuple[float, int, int]:
         core_rows, group_rows = ceil(most / grid.cores), ceil(count / grid.groups)
@@ -506,20 +442,13 @@ def _core_grid(areas: Iterable[_CoreArea], cell: _Cell) -> _CoreGrid:
     return min((_CoreGrid(c, g) for c in range(1, most + 1) for g in range(1, count + 1)), key=score)
 
 
-def _area_width(area: _CoreArea, grid: _CoreGrid, cell: _Cell) -> float:
-    """Return the width of a NUMA node's L3 groups in this grid."""
-    return _cores(area, frozenset(), grid, cell, None).width
-
-
 def _widened(cell: _Cell, grid: _CoreGrid, areas: Iterable[_CoreArea], room: float) -> _Cell:
     """Return the cell widened by its share of a NUMA node's spare room, up to twice its width."""
-    threads = max(len(core.cpus) for area in areas for _, cores in area.groups for core in cores)
+    if not cell.font:
+        return cell
+    threads = max(len(core.cpus) for area in areas for _, cores in area for core in cores)
     in_a_row = grid.cores * grid.groups * _thread_columns(threads)
-    return (
-        cell._replace(width=min(2 * cell.width, cell.width + max(0.0, room) / in_a_row))
-        if cell.font
-        else cell
-    )
+    return cell._replace(width=min(2 * cell.width, cell.width + max(0.0, room) / in_a_row))
 
 
 def _thread_columns(threads: int) -> int:
@@ -528,14 +457,12 @@ def _thread_columns(threads: int) -> int:
 
 def _core_size(threads: int, cell: _Cell) -> tuple[float, float]:
     columns = _thread_columns(threads)
-    rows = ceil(threads / columns)
-    return columns * (cell.width + 1) - 1 + 2 * _CORE_PADDING, rows * (
-        cell.height + 1
-    ) - 1 + 2 * _CORE_PADDING
+    width, height = columns * (cell.width + 1) - 1, ceil(threads / columns) * (cell.height + 1) - 1
+    return width + 2 * _CORE_PADDING, height + 2 * _CORE_PADDING
 
 
 def _cores(area: _CoreArea, cpus: CpuSet, grid: _CoreGrid, cell: _Cell, reserved: CpuSet | None) -> Box:
-    groups = [_group(cache, cores, cpus, grid.cores, cell, reserved) for cache, cores in area.groups]
+    groups = [_group(cache, cores, cpus, grid.cores, cell, reserved) for cache, cores in area]
     return in_grid("cores", groups, grid.groups, _GROUP_GAP)
 
 
@@ -547,40 +474,31 @@ def _group(
     cell: _Cell,
     reserved: CpuSet | None,
 ) -> Box:
-    grid = in_grid(
-        "core-grid", [_core(core, cell, reserved) for core in cores], columns, _CORE_GAP, stretched=False
-    )
+    drawn = [_core(core, cell, reserved) for core in cores]
+    grid = in_grid("core-grid", drawn, columns, _CORE_GAP, stretched=False)
     if cache is None:
         return Box(("group",), grid.width, grid.height, children=grid.children)
     inside = frozenset().union(*(core.cpus for core in cores))
     size = human_bytes(cache.size_bytes) if cache.size_bytes is not None else ""
-    name = f"L{cache.level}"
-    shared = f"part of an {name}" if cache.cpus - cpus else name
-    full = f"{joined([f'{shared} {size}'.strip(), f'CPUs {format_cpulist(inside)}'])}"
+    shared = f"part of an L{cache.level}" if cache.cpus - cpus else f"L{cache.level}"
     short = f"{shared} {size}".strip()
-    label_width = max(grid.width, text_width("L3 9.9 MiB", SMALL))
+    full = joined([short, f"CPUs {format_cpulist(inside)}"])
+    width = max(grid.width, text_width("L3 9.9 MiB", SMALL))
     candidates = [short] if inside == cpus else [full, f"{shared} {format_cpulist(inside)}", short]
-    label = fitted(candidates, label_width, SMALL)
+    label = fitted(candidates, width, SMALL)
+    text = Text(label, _GROUP_PADDING, _GROUP_PADDING + SMALL - 1, SMALL, muted=True)
     top = _GROUP_PADDING + _GROUP_LABEL
-    return Box(
-        ("l3",),
-        label_width + 2 * _GROUP_PADDING,
-        top + grid.height + _GROUP_PADDING,
-        title=full,
-        texts=(Text(label, _GROUP_PADDING, _GROUP_PADDING + SMALL - 1, SMALL, muted=True),),
-        children=tuple(child.at(child.x + _GROUP_PADDING, child.y + top) for child in grid.children),
-    )
+    outer = width + 2 * _GROUP_PADDING
+    return framed("l3", grid.children, outer, _GROUP_PADDING, top=top, title=full, texts=(text,))
 
 
 def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
-    width, height = _core_size(len(core.cpus), cell)
-    columns = _thread_columns(len(core.cpus))
+    columns, title = _thread_columns(len(core.cpus)), f"core {format_cpulist(core.cpus)}"
     threads = []
     for position, cpu in enumerate(sorted(core.cpus)):
-        kind = "cpu" if reserved is None else "cpu-reserved" if cpu in reserved else "cpu-allocatable"
-        number = Text(
-            str(cpu), cell.width / 2, cell.height / 2 + cell.font * 0.36, cell.font, anchor="middle"
-        )
+        kind, state = ("cpu", "") if reserved is None else _RESERVED if cpu in reserved else _FOR_PODS
+        baseline = cell.height / 2 + cell.font * 0.36
+        number = Text(str(cpu), cell.width / 2, baseline, cell.font, anchor="middle")
         threads.append(
             Box(
                 ("thread", kind),
@@ -588,18 +506,12 @@ def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
                 cell.height,
                 x=_CORE_PADDING + (position % columns) * (cell.width + 1),
                 y=_CORE_PADDING + (position // columns) * (cell.height + 1),
-                title=f"CPU {cpu}{_cpu_state(cpu, reserved)}, core {format_cpulist(core.cpus)}",
+                title=f"CPU {cpu}{state}, {title}",
                 texts=(number,) if cell.font else (),
                 data={"cpu": str(cpu)},
             )
         )
-    return Box(("core",), width, height, title=f"core {format_cpulist(core.cpus)}", children=tuple(threads))
-
-
-def _cpu_state(cpu: int, reserved: CpuSet | None) -> str:
-    if reserved is None:
-        return ""
-    return ", reserved" if cpu in reserved else ", for pods"
+    return Box(("core",), *_core_size(len(core.cpus), cell), title=title, children=tuple(threads))
 
 
 def _memory(
@@ -617,17 +529,10 @@ def _memory(
     children = [_memory_bar(parts, total, inner).at(0, top)] if total else []
     y = top + (18 if total else 0)
     for part, grains in zip(parts, grain.parts([part.size_bytes for part in parts]), strict=True):
-        row = _memory_row(part, grain.shown(grains), inner)
-        children.append(row.at(0, y))
-        y += row.height + 2
-    return Box(
-        ("memory",),
-        inner,
-        max(y - 2, top),
-        title=f"memory {total_shown}",
-        texts=texts,
-        children=tuple(children),
-    )
+        children.append(_memory_row(part, grain.shown(grains), inner).at(0, y))
+        y += children[-1].height + 2
+    title, below = f"memory {total_shown}", tuple(children)
+    return Box(("memory",), inner, max(y - 2, top), title=title, texts=texts, children=below)
 
 
 def _memory_parts(
@@ -670,24 +575,8 @@ def _memory_bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
 
 
 def _memory_row(part: _MemoryPart, size: str, inner: float) -> Box:
-    swatch = 9.0
+    swatch = Box(("swatch", part.kind), 9.0, 9.0, y=2)
     numbers = fitted([size if part.pages is None else f"{part.pages} = {size}"], inner * 0.6, SMALL)
-    label = fitted([part.label], inner - swatch - 12 - text_width(numbers, SMALL), SMALL)
-    return Box(
-        ("memory-row",),
-        inner,
-        13,
-        texts=(Text(label, swatch + 6, 10, SMALL), Text(numbers, inner, 10, SMALL, anchor="end")),
-        children=(Box(("swatch", part.kind), swatch, swatch, y=2),),
-    )
-
-
-def _devices_elsewhere(
-    topology: NodeTopology, numa_nodes: set[int], width: float, gpus: Mapping[str, Gpu]
-) -> Box | None:
-    inner = width - 2 * PADDING
-    elsewhere = [device for device in all_devices(topology) if place_of(device, topology) not in numa_nodes]
-    devices = devices_box(elsewhere, topology, inner, gpus)
-    if devices is None:
-        return None
-    return panel("Devices of no known NUMA node", [devices], width)
+    label = fitted([part.label], inner - 9.0 - 12 - text_width(numbers, SMALL), SMALL)
+    texts = (Text(label, 9.0 + 6, 10, SMALL), Text(numbers, inner, 10, SMALL, anchor="end"))
+    return Box(("memory-row",), inner, 13, texts=texts, children=(swatch,))

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from numaforge.lib.ordering import grouped
 from numaforge.report.hostnames import grouped_by_reason, in_short, without_name
 from numaforge.report.printable import in_one_line
 from numaforge.report.summary import AS_WISHED, STYLES, counts_of
@@ -85,7 +86,10 @@ class LiveView:
     def refresh(self) -> None:
         """Show what has changed since the last time."""
         for host, run in self.runs.items():
-            self._note(host, _status_of(run.progress, self.fleet, host))
+            phase, reasons = run.progress.phase, run.progress.waits_for
+            if (outcome := self.fleet.outcomes.get(host)) is not None:
+                phase, reasons = outcome.ending, (outcome.reason, *outcome.details)
+            self._note(host, _HostStatus(run.progress.node, phase, tuple(filter(None, reasons))))
         waits = self.fleet.waits_for if self.fleet.waiting and not self.fleet.running else ""
         if waits:
             self._note("", _HostStatus("", "waits", (waits,)))
@@ -107,13 +111,6 @@ class LiveView:
             moment = datetime.now(UTC).isoformat(timespec="milliseconds")
             event = {"time": moment, "host": host, "node": status.node, "phase": status.phase}
             show_json_line({**event, "waits_for": status.reasons})
-
-
-def _status_of(progress: Progress, fleet: Fleet, host: str) -> _HostStatus:
-    outcome = fleet.outcomes.get(host)
-    if outcome is None:
-        return _HostStatus(progress.node, progress.phase, progress.waits_for)
-    return _HostStatus(progress.node, outcome.ending, tuple(filter(None, (outcome.reason, *outcome.details))))
 
 
 @dataclass
@@ -172,12 +169,13 @@ def fleet_counts(fleet: Fleet) -> str:
     return f"{ended}, {len(fleet.running)} in progress"
 
 
+_CONNECTS = _HostStatus("", "connects", ())
+
+
 def _in_progress(fleet: Fleet, statuses: Mapping[str, _HostStatus]) -> str:
     """Return the most frequent phases of hosts in progress, and what they wait for."""
-    phases: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for host in fleet.running:
-        status = statuses.get(host, _HostStatus("", "connects", ()))
-        phases.setdefault((status.phase, status.reasons), []).append(host)
+    each = ((host, statuses.get(host, _CONNECTS)) for host in fleet.running)
+    phases = grouped(((status.phase, status.reasons), host) for host, status in each)
     ordered = sorted(phases.items(), key=lambda item: -len(item[1]))
     parts = [
         f"; {phase}: {in_short(hosts)}" + (f" ({reasons[0]})" if reasons else "")
@@ -189,26 +187,19 @@ def _in_progress(fleet: Fleet, statuses: Mapping[str, _HostStatus]) -> str:
 def fleet_screen(
     fleet: Fleet, statuses: Mapping[str, _HostStatus], ages: Mapping[str, Age], room: Screen
 ) -> RenderableType:
-    """Return a fleet's progress on one screen: counts, then hosts in progress, longest in their phase first.
-
-    `ages` has the time of each host in its phase. The hosts that ended last follow, as space allows.
-    """
+    """Return a fleet's progress on one screen: counts, hosts in progress, oldest phase first, ended ones."""
     notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note][:1]
     table = Table(box=None, pad_edge=False, expand=True)
     for title in ("Node", "Phase", "Since", "Waits for"):
         table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1 if title == "Waits for" else None)
     rows = max(1, room.height - 3 - len(notes))  # counts, headings, and the line of the cursor
     running = sorted(fleet.running, key=lambda host: ages[host].since if host in ages else math.inf)
-    hosts = [*running, *reversed(fleet.outcomes)]
+    hosts = [*running, *reversed(fleet.outcomes)][:rows]
     hidden = len(running) - rows + 1 if len(running) > rows else 0
-    if hidden:
-        hosts = running[: rows - 1]
-    for host in hosts[:rows]:
-        state = statuses.get(host, _HostStatus("", "connects", ()))
-        style = STYLES.get(state.phase.replace("-", " "), "")
-        table.add_row(
-            _text(host), _text(state.phase, style), ages.get(host, ""), _text(" ".join(state.reasons))
-        )
+    for host in hosts[: rows - 1] if hidden else hosts:
+        state = statuses.get(host, _CONNECTS)
+        phase = _text(state.phase, STYLES.get(state.phase.replace("-", " "), ""))
+        table.add_row(_text(host), phase, ages.get(host, ""), _text(" ".join(state.reasons)))
     lines = [_text(fleet_counts(fleet), "bold"), *(_text(note, "yellow") for note in notes)]
     return Group(*lines, table, *([_text(f"and {hidden} more in progress")] if hidden else []))
 

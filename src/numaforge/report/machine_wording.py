@@ -1,6 +1,6 @@
 """The wording of machines and their devices that tables and pictures share."""
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Sized
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
@@ -17,17 +17,18 @@ from numaforge.roles.memory.plan import NumaNodePlan
 
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
     """Return packages, NUMA nodes, cores and CPUs as phrases: `2 packages`; absent ones are left out."""
-    cpus = f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}"
-    return (*_counted_things(package=topology.packages, numa=topology.numa_nodes, core=topology.cores), cpus)
+    widths = sorted({len(core.cpus) for core in topology.cores}) or [1]
+    per_core = f"{widths[0]}" if len(widths) == 1 else f"{widths[0]} to {widths[-1]}"
+    cpus = counted(len(topology.online), "CPU") + ("" if widths == [1] else f" ({per_core} per core)")
+    packages, nodes, cores = topology.packages, topology.numa_nodes, topology.cores
+    return (*_counted_things((packages, "package"), (nodes, "NUMA node"), (cores, "core")), cpus)
 
 
 def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
     """Return memory and devices as phrases (`2 TiB memory`, `8 GPUs`); what is absent is left out."""
     memory = () if topology.memory_bytes is None else (f"{human_bytes(topology.memory_bytes)} memory",)
-    return (
-        *memory,
-        *_counted_things(gpu=topology.gpus, accelerator=topology.accelerators, nic=topology.nics),
-    )
+    gpus, accelerators, nics = topology.gpus, topology.accelerators, topology.nics
+    return (*memory, *_counted_things((gpus, "GPU"), (accelerators, "accelerator"), (nics, "NIC")))
 
 
 def is_empty(node: NumaNode | NumaNodePlan) -> bool:
@@ -35,10 +36,7 @@ def is_empty(node: NumaNode | NumaNodePlan) -> bool:
 
 
 def empty_numa_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[str]:
-    """Return NUMA nodes without CPUs and memory in words, those of GPUs separately.
-
-    `28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33`.
-    """
+    """Return NUMA nodes without CPUs and memory: `28 NUMA nodes of GPUs without memory: 3-9,11-17`."""
     of_gpus = nodes_of_gpus(topology) if topology else frozenset()
     kinds = grouped(
         ("of GPUs without memory" if node.id in of_gpus else "without CPUs and memory", node.id)
@@ -118,27 +116,8 @@ def rdma_roles(topology: NodeTopology) -> dict[str, str]:
     return roles
 
 
-_NOUNS = {
-    "package": "package",
-    "numa": "NUMA node",
-    "core": "core",
-    "gpu": "GPU",
-    "accelerator": "accelerator",
-    "nic": "NIC",
-}
-
-
-def _counted_things(**things: Sized) -> tuple[str, ...]:
-    return tuple(counted(len(many), _NOUNS[name]) for name, many in things.items() if many)
-
-
-def _threads_per_core(topology: NodeTopology) -> str:
-    widths = sorted({len(core.cpus) for core in topology.cores})
-    if not widths or widths == [1]:
-        return ""
-    if len(widths) == 1:
-        return f" ({widths[0]} per core)"
-    return f" ({widths[0]} to {widths[-1]} per core)"
+def _counted_things(*things: tuple[Sized, str]) -> tuple[str, ...]:
+    return tuple(counted(len(several), noun) for several, noun in things if several)
 
 
 # The classes of pci.ids that servers have; four digits are looked up before two.
@@ -171,20 +150,13 @@ def policies_of(plan: NodePlan) -> str:
     `CPU manager static (full-pcpus-only) · topology manager best-effort, pod · memory manager None`
     """
     settings = plan.kubelet.settings if plan.kubelet else {}
-    topology = settings.get("topologyManagerPolicy")
-    scope = settings.get("topologyManagerScope") if topology not in (None, "none") else None
-    managers = {
-        "CPU manager": ("cpuManagerPolicy", settings.get("cpuManagerPolicy")),
-        "topology manager": ("topologyManagerPolicy", ", ".join(filter(None, (topology, scope)))),
-        "memory manager": ("memoryManagerPolicy", settings.get("memoryManagerPolicy")),
-    }
-    return joined(
-        f"{manager} {policy}{_policy_options(settings.get(f'{field}Options') or {})}"
-        for manager, (field, policy) in managers.items()
-        if policy
-    )
-
-
-def _policy_options(options: Mapping[str, str]) -> str:
-    names = [name if value == "true" else f"{name}={value}" for name, value in options.items()]
-    return f" ({', '.join(names)})" if names else ""
+    phrases = []
+    for manager in ("cpu", "topology", "memory"):
+        policy = settings.get(f"{manager}ManagerPolicy")
+        scope = settings.get("topologyManagerScope") if manager == "topology" and policy != "none" else None
+        words = ", ".join(filter(None, (policy, scope if policy else None)))
+        options = (settings.get(f"{manager}ManagerPolicyOptions") or {}).items()
+        names = ", ".join(name if value == "true" else f"{name}={value}" for name, value in options)
+        noun = "CPU" if manager == "cpu" else manager
+        phrases.append(f"{noun} manager {words}{f' ({names})' if names else ''}" if words else "")
+    return joined(phrases)

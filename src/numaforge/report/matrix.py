@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult  # noqa: TID251 (a type)
+from rich.console import Console, ConsoleOptions, RenderResult  # noqa: TID251 (a type)
 from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.machine.topology.links import LEGEND, LinkedDevice, LinkMatrix
 from numaforge.machine.topology.model import Gpu
 from numaforge.machine.topology.vendors import NVIDIA
-from numaforge.report.columns import text_line
+from numaforge.report.columns import section, text_line
 from numaforge.report.printable import in_one_line
 from numaforge.report.wording import some_of, wrapped_cpulist
 
@@ -58,16 +58,25 @@ class MatrixTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print the table, the devices, the legend and what is not known."""
-        if not self.matrix.devices:
+        devices = self.matrix.devices
+        if not devices:
             yield text_line("no GPU, accelerator or NIC")
             return
         for number, block in enumerate(_blocks(self.matrix, options.max_width)):
             if number:
                 yield text_line("")
             yield from _lines(block)
-        yield from _section("Devices", _lines(list(_device_columns(self.matrix.devices))))
-        yield from _section("Legend", _lines(list(_legend_columns(self.matrix))))
-        yield from _notes(self.matrix)
+        names = [in_one_line(f"  {device.name}") for device in devices]
+        addresses = [device.device.pci_address for device in devices]
+        labels = [f"{device.label}{' (management)' if device.management else ''}" for device in devices]
+        yield from section("Devices", _lines([names, addresses, labels]))
+        legend = _legend(self.matrix)
+        yield from section("Legend", _lines([[f"  {mark}" for mark in legend], [*legend.values()]]))
+        gpus = [(one.name, one.device) for one in devices if isinstance(one.device, Gpu)]
+        silent = [name for name, gpu in gpus if gpu.vendor == NVIDIA and not (gpu.uuid or gpu.nvlink_peers)]
+        if silent:
+            yield text_line("")
+            yield text_line(f"NVLinks are not known of {some_of(silent)}: their driver did not answer.")
 
 
 Column = list[str]  # a heading, then a cell for each row; cells may have several lines
@@ -76,7 +85,11 @@ Column = list[str]  # a heading, then a cell for each row; cells may have severa
 def _blocks(matrix: LinkMatrix, width: int) -> Iterator[list[Column]]:
     """Yield blocks of columns that fit, each with the row names first."""
     names: Column = ["", *(device.name for device in matrix.devices)]
-    kinds = groupby(_link_columns(matrix), key=lambda column: column[0][:3])
+    links = (
+        [in_one_line(device.name), *(row[number] or _UNKNOWN for row in matrix.links)]
+        for number, device in enumerate(matrix.devices)
+    )
+    kinds = groupby(links, key=lambda column: column[0][:3])
     groups = [list(alike) for _, alike in kinds] + [list(_affinity_columns(matrix.devices))]
     block = [names]
     for group in groups:
@@ -93,58 +106,12 @@ def _line_width(columns: Iterable[Column]) -> int:
     return sum(_width(column) + 1 for column in columns) - 1
 
 
-def _link_columns(matrix: LinkMatrix) -> Iterator[Column]:
-    for column, device in enumerate(matrix.devices):
-        yield [in_one_line(device.name), *(row[column] or _UNKNOWN for row in matrix.links)]
-
-
 def _affinity_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
     cpus = (_UNKNOWN if device.cpus is None else format_cpulist(device.cpus) for device in devices)
     yield ["CPU\naffinity", *("\n".join(wrapped_cpulist(cpulist, _CPULIST_WIDTH)) for cpulist in cpus)]
     yield ["NUMA\nnode", *(_number_or(device.numa_node, _UNKNOWN) for device in devices)]
-    yield [
-        "GPU\nNUMA\nID",
-        *(
-            _number_or(device.memory_numa_node, "N/A") if isinstance(device.device, Gpu) else ""
-            for device in devices
-        ),
-    ]
-
-
-def _device_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
-    yield [in_one_line(f"  {device.name}") for device in devices]
-    yield [device.device.pci_address for device in devices]
-    yield [f"{device.label}{' (management)' if device.management else ''}" for device in devices]
-
-
-def _legend_columns(matrix: LinkMatrix) -> Iterator[Column]:
-    shown = {re.sub(r"^NV\d+$", "NV#", link or _UNKNOWN) for row in matrix.links for link in row}
-    legend = {**LEGEND, _UNKNOWN: "unknown: not reported by the firmware"}
-    if any(device.management for device in matrix.devices):
-        legend["(management)"] = "manages NVSwitches: no traffic of workloads, on no rail"
-        shown.add("(management)")
-    used = {mark: meaning for mark, meaning in legend.items() if mark in shown}
-    yield [f"  {mark}" for mark in used]
-    yield list(used.values())
-
-
-def _notes(matrix: LinkMatrix) -> Iterator[Text]:
-    silent = [
-        device.name for device in matrix.devices if isinstance(device.device, Gpu) and _silent(device.device)
-    ]
-    if silent:
-        yield text_line("")
-        yield text_line(f"NVLinks are not known of {some_of(silent)}: their driver did not answer.")
-
-
-def _silent(gpu: Gpu) -> bool:
-    return gpu.vendor == NVIDIA and gpu.uuid is None and not gpu.nvlink_peers
-
-
-def _section(title: str, lines: Iterable[RenderableType]) -> Iterator[RenderableType]:
-    yield text_line("")
-    yield text_line(title, "bold")
-    yield from lines
+    memory = ((isinstance(device.device, Gpu), device.memory_numa_node) for device in devices)
+    yield ["GPU\nNUMA\nID", *(_number_or(node, "N/A") if is_gpu else "" for is_gpu, node in memory)]
 
 
 def _lines(columns: Sequence[Column]) -> Iterator[Text]:
@@ -166,3 +133,13 @@ def _width(column: Column) -> int:
 
 def _number_or(number: int | None, otherwise: str) -> str:
     return otherwise if number is None else str(number)
+
+
+def _legend(matrix: LinkMatrix) -> dict[str, str]:
+    """Return the meaning of each mark that the table has."""
+    shown = {re.sub(r"^NV\d+$", "NV#", link or _UNKNOWN) for row in matrix.links for link in row}
+    legend = {**LEGEND, _UNKNOWN: "unknown: not reported by the firmware"}
+    if any(device.management for device in matrix.devices):
+        legend["(management)"] = "manages NVSwitches: no traffic of workloads, on no rail"
+        shown.add("(management)")
+    return {mark: meaning for mark, meaning in legend.items() if mark in shown}

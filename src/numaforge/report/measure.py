@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from numaforge.fleet.measure.kinds import KINDS
@@ -11,7 +12,7 @@ from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, style
-from numaforge.report.wording import wrapped
+from numaforge.report.wording import styled_lines, wrapped
 
 _FEW = 2
 """Up to this many machines are shown in full; of more, what is slow and a summary by make."""
@@ -27,10 +28,7 @@ def lines(
     *,
     aligned: bool = False,
 ) -> list[str]:
-    """Return the measurements as styled lines.
-
-    No line is wider than the screen, unless a single word is.
-    """
+    """Return the measurements as styled lines, none wider than the screen, unless a single word is."""
     shown: list[str] = []
     for name in outliers_first(machines, min_share):
         if aligned:
@@ -38,11 +36,12 @@ def lines(
         elif len(machines) <= _FEW:
             shown += [*_machine_lines(name, machines[name], min_share, screen.width), ""]
         else:
-            shown += _slow_lines(name, machines[name], min_share, screen.width)
+            for slow in slow_of(machines[name], min_share):
+                shown += styled_lines(f"{name}: {slow}", screen.width, fg="red")
     if len(machines) > _FEW and not aligned:
         shown += _fleet_lines(machines, min_share, screen.width)
     for reason, names in grouped_by_reason(failed):
-        shown += [style(line, fg="red") for line in wrapped(f"{in_short(names)}: {reason}", screen.width, "")]
+        shown += styled_lines(f"{in_short(names)}: {reason}", screen.width, fg="red")
     return shown
 
 
@@ -54,20 +53,22 @@ def _machine_lines(name: str, measured: Measurement, min_share: float, width: in
         yield from wrapped(f"meanwhile {evidence}", width)
     slow = {slow_figure.figure.key for slow_figure in slow_of(measured, min_share)}
     for figure in measured.figures:
-        text = wrapped(_figure(figure, measured), width)
         colour = "red" if figure.key in slow else "yellow" if (figure.share or 1) < _LOW_SHARE else None
+        text = wrapped(_figure(figure, measured), width)
         yield from (style(line, fg=colour) if colour else line for line in text)
     for gap in measured.not_measured:
         where = f" of {gap.place}" if gap.place else ""
-        title = KINDS[gap.kind].title if gap.kind in KINDS else gap.kind
-        yield from wrapped(f"not measured: {title}{where}: {gap.why}", width)
+        yield from wrapped(f"not measured: {_title(gap.kind)}{where}: {gap.why}", width)
+
+
+def _title(kind: str) -> str:
+    return KINDS[kind].title if kind in KINDS else kind
 
 
 def _figure(figure: Figure, measured: Measurement) -> str:
-    kind = KINDS.get(figure.kind)
     where = f", {figure.place}" if figure.place else ""
     text = (
-        f"{kind.title if kind else figure.kind}{where}: {figure.median:g} {figure.unit} "
+        f"{_title(figure.kind)}{where}: {figure.median:g} {figure.unit} "
         f"({figure.lowest:g} to {figure.highest:g} in {counted(figure.runs, 'run')} of {figure.program})"
     )
     if figure.share is not None:
@@ -75,11 +76,6 @@ def _figure(figure: Figure, measured: Measurement) -> str:
     if of := measured.siblings.get(figure.key):
         text += f"; {of.machines} siblings have {of.median:g}"
     return text
-
-
-def _slow_lines(name: str, measured: Measurement, min_share: float, width: int) -> Iterator[str]:
-    for slow in slow_of(measured, min_share):
-        yield from (style(line, fg="red") for line in wrapped(f"{name}: {slow}", width, ""))
 
 
 def _fleet_lines(machines: Mapping[str, Measurement], min_share: float, width: int) -> Iterator[str]:
@@ -98,40 +94,33 @@ def _fleet_lines(machines: Mapping[str, Measurement], min_share: float, width: i
 
 def _of_many(several: Sequence[Figure]) -> str:
     first, values = several[0], [figure.median for figure in several]
-    kind = KINDS.get(first.kind)
-    where = f", {first.place}" if first.place and (kind is None or kind.steady) else ""
+    steady = first.kind not in KINDS or KINDS[first.kind].steady
+    where = f", {first.place}" if first.place and steady else ""
     return (
-        f"{kind.title if kind else first.kind}{where}: {min(values):g}, {statistics.median(values):g}, "
-        f"{max(values):g} {first.unit} (lowest, median, highest of {counted(len(values), 'machine')}, "
-        f"{first.program})"
+        f"{_title(first.kind)}{where}: {min(values):g}, {statistics.median(values):g}, {max(values):g} "
+        f"{first.unit} (lowest, median, highest of {counted(len(values), 'machine')}, {first.program})"
     )
 
 
 def alignment(measured: Measurement) -> list[dict[str, Any]]:
     """Return what alignment is worth: both figures of a kind, and how many times as good the aligned is."""
     losses = []
-    for aligned in measured.figures:
-        far_figures = [
-            figure
-            for figure in measured.figures
-            if (figure.kind, figure.program) == (aligned.kind, aligned.program)
-            and figure.place.startswith(f"{aligned.place} to ")
-        ]
-        for far in far_figures:
-            better = KINDS[aligned.kind].more_is_better
-            above, below = (aligned, far) if better else (far, aligned)
-            ratio = float(f"{above.median / below.median:.3g}") if below.median else None
-            losses.append(
-                {
-                    "kind": aligned.kind,
-                    "unit": aligned.unit,
-                    "aligned": aligned.median,
-                    "not_aligned": far.median,
-                    "places": [aligned.place, far.place],
-                    "ratio": ratio,
-                    "program": aligned.program,
-                }
-            )
+    for aligned, far in product(measured.figures, repeat=2):
+        same = (far.kind, far.program) == (aligned.kind, aligned.program)
+        if not same or not far.place.startswith(f"{aligned.place} to "):
+            continue
+        above, below = (aligned, far) if KINDS[aligned.kind].more_is_better else (far, aligned)
+        losses.append(
+            {
+                "kind": aligned.kind,
+                "unit": aligned.unit,
+                "aligned": aligned.median,
+                "not_aligned": far.median,
+                "places": [aligned.place, far.place],
+                "ratio": float(f"{above.median / below.median:.3g}") if below.median else None,
+                "program": aligned.program,
+            }
+        )
     return losses
 
 
@@ -149,26 +138,14 @@ def _aligned_lines(name: str, measured: Measurement, width: int) -> Iterator[str
 
 
 def document(
-    machines: Mapping[str, Measurement],
-    failed: Mapping[str, str],
-    min_share: float,
-    *,
-    aligned: bool = False,
+    machines: Mapping[str, Measurement], failed: Mapping[str, str], min_share: float, *, aligned: bool = False
 ) -> dict[str, Any]:
     """Return the same as JSON data, schema 1; a machine's document is the one that its node keeps."""
-    return {
-        "schema": 1,
-        "min_share": min_share,
-        "machines": {
-            name: {
-                "measurement": MEASUREMENT.encode(machines[name]),
-                **(
-                    {"alignment": alignment(machines[name])}
-                    if aligned
-                    else {"slow": [str(slow) for slow in slow_of(machines[name], min_share)]}
-                ),
-            }
-            for name in outliers_first(machines, min_share)
-        },
-        "failed": dict(failed),
-    }
+    documents: dict[str, dict[str, Any]] = {}
+    for name in outliers_first(machines, min_share):
+        documents[name] = {"measurement": MEASUREMENT.encode(machines[name])}
+        if aligned:
+            documents[name]["alignment"] = alignment(machines[name])
+        else:
+            documents[name]["slow"] = [str(slow) for slow in slow_of(machines[name], min_share)]
+    return {"schema": 1, "min_share": min_share, "machines": documents, "failed": dict(failed)}

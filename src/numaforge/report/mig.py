@@ -6,14 +6,13 @@ from itertools import chain
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.quantity import counted
-from numaforge.machine.topology.model import Gpu, NodeTopology
-from numaforge.report.columns import add_row, assembled, columns, text_line
+from numaforge.machine.topology.model import NodeTopology
+from numaforge.report.columns import assembled, columns, filled, indented, text_line
 from numaforge.report.machine_wording import gpu_label
 from numaforge.report.slices import (
     MOST_UNITS,
@@ -25,7 +24,7 @@ from numaforge.report.slices import (
     within,
 )
 from numaforge.roles.mig.geometry import Collision, counted_names
-from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
+from numaforge.roles.mig.instance import MigInstance, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
 from numaforge.roles.mig.models import MigModel, known_model
 
@@ -38,17 +37,11 @@ Document = dict[str, Any]
 
 
 def profile_table(model: MigModel) -> RenderableType:
-    table = columns("Profile", "Id", "Limit", "Compute", "Memory", "Starts")
-    for profile in model.profiles:
-        add_row(
-            table,
-            profile.name,
-            profile.id,
-            profile.limit,
-            profile.slices,
-            profile.size,
-            ",".join(map(str, profile.starts)),
-        )
+    rows = (
+        (one.name, one.id, one.limit, one.slices, one.size, ",".join(map(str, one.starts)))
+        for one in model.profiles
+    )
+    table = filled(columns("Profile", "Id", "Limit", "Compute", "Memory", "Starts"), rows)
     return Group(_title(model), text_line(""), table, *_doubt(model))
 
 
@@ -69,9 +62,8 @@ def geometry_text(
     """Return where GPU instances lie, or why they do not fit."""
     parts: list[RenderableType] = [_title(model), text_line("")]
     if placed is not None:
-        table = columns("Profile", "Id", "Start:size")
-        for one in placed:
-            add_row(table, one.profile, one.profile_id, f"{one.start}:{one.size}")
+        rows = ((one.profile, one.profile_id, f"{one.start}:{one.size}") for one in placed)
+        table = filled(columns("Profile", "Id", "Start:size"), rows)
         parts += [picture(model.memory_slices, placed), text_line(""), table]
     if collision is not None:
         parts += _collision_lines(collision)
@@ -92,10 +84,7 @@ def geometry_document(
 
 
 def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
-    """Return the memory slices of a GPU, with each GPU instance as a box over its slices.
-
-    Where instances lie beyond the slices of any GPU, they are listed without a picture.
-    """
+    """Return a GPU's memory slices with its instances as boxes; a list where these lie beyond."""
     parts = instance_parts(boxes := list(instances))
     if not within(MOST_UNITS, boxes):
         return text_line(", ".join(map(str, sorted(boxes, key=lambda box: box.start))))
@@ -105,13 +94,12 @@ def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
 
 
 def _collision_lines(collision: Collision) -> list[RenderableType]:
-    lines = [text_line(f"These do not fit together: {counted_names(collision.profiles)}", "bold")]
-    lines += [text_line(f"  {reason}") for reason in collision.reasons]
+    lines = [f"  {reason}" for reason in collision.reasons]
     for title, geometries in (("With fewer", collision.fewer), ("With smaller ones", collision.swapped)):
-        if geometries:
-            lines.append(text_line(f"{title}, this fits:"))
-            lines += [text_line(f"  {counted_names(geometry)}") for geometry in geometries]
-    return list(lines)
+        lines += [f"{title}, this fits:"] if geometries else []
+        lines += [f"  {counted_names(geometry)}" for geometry in geometries]
+    heading = f"These do not fit together: {counted_names(collision.profiles)}"
+    return [text_line(heading, "bold"), *map(text_line, lines)]
 
 
 def _collision_document(collision: Collision | None) -> Document | None:
@@ -135,7 +123,13 @@ def _placement(one: MigInstance) -> Document:
 def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableType:
     """Return the planned geometry of each GPU, with the current one where it differs."""
     live_gpus = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
-    models = {one.pci_address: _model_words(one, live_gpus.get(one.pci_address)) for one in plan.gpus}
+    models = {}
+    for one in (
+        plan.gpus
+    ):  # without the machine, the names of its profiles, which contain their memory, tell a model
+        gpu = live_gpus.get(one.pci_address)
+        profiles = sorted({instance.profile for instance in one.instances})
+        models[one.pci_address] = gpu_label(gpu) if gpu else " and ".join(profiles)
     several = len(set(models.values())) > 1
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
@@ -151,14 +145,6 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
         before_and_after(addresses, *key, nothing="no GPU instances") for key, addresses in alike.items()
     )
     return Group(*chain.from_iterable(lines))
-
-
-def _model_words(planned: MigGpu, gpu: Gpu | None) -> str:
-    """Return a GPU's model, as many models have the same picture of slices.
-
-    Without the machine, these are the names of its profiles, which contain their memory.
-    """
-    return gpu_label(gpu) if gpu else " and ".join(sorted({one.profile for one in planned.instances}))
 
 
 # ---- a machine ----
@@ -189,16 +175,16 @@ def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> Renderable
     lines: list[RenderableType] = []
     for name, answer in answers.items():
         if isinstance(answer, PlanError):
-            lines += [_verdict(name, "no"), *_indented(_lines(str(answer)))]
+            lines += [assembled((name, "bold"), "  no"), *indented(map(text_line, str(answer).splitlines()))]
             continue
-        verdict = "fits" if answer.is_made_by_mig_parted else "no"
-        lines.append(_verdict(name, verdict, counted(len(answer.gpus), "GPU")))
+        verdict, count = "fits" if answer.is_made_by_mig_parted else "no", counted(len(answer.gpus), "GPU")
+        lines.append(assembled((name, "bold"), f"  {verdict}", (f"  {count}", "dim")))
         for alike in _alike(answer.gpus):
             if alike[0].refusal:
-                lines += _indented(_refusal_lines(alike))
-        lines += _indented(text_line(notice.message) for notice in answer.notices)
-        if answer.untouched:
-            lines += _indented([text_line(f"GPUs {format_cpulist(answer.untouched)}: {_UNNAMED}")])
+                lines += indented(_refusal_lines(alike))
+        notes = [notice.message for notice in answer.notices]
+        notes += [f"GPUs {format_cpulist(answer.untouched)}: {_UNNAMED}"] if answer.untouched else []
+        lines += indented(map(text_line, notes))
     return Group(*lines)
 
 
@@ -227,6 +213,11 @@ def _machine_document(plan: MachineMigPlan) -> Document:
 
 
 def _gpu_document(plan: GpuMigPlan) -> Document:
+    change = plan.change
+    live = {
+        name: [{**_instance_document(one), "used_by": one.busy} for one in instances]
+        for name, instances in (("keep", change.keep), ("destroy", change.destroy), ("recut", change.recut))
+    }
     return {
         "index": plan.index,
         "pci_address": plan.gpu.pci_address,
@@ -235,11 +226,9 @@ def _gpu_document(plan: GpuMigPlan) -> Document:
         "mig_mode": plan.gpu.mig_mode,
         "wanted_mig_mode": plan.mode,
         "mode_changes": plan.mode_changes,
-        "keep": [_instance_document(one) | {"used_by": one.busy} for one in plan.change.keep],
-        "destroy": [_instance_document(one) | {"used_by": one.busy} for one in plan.change.destroy],
-        "recut": [_instance_document(one) | {"used_by": one.busy} for one in plan.change.recut],
-        "create": [_instance_document(one) for one in plan.change.create],
-        "instances": [_instance_document(one) for one in plan.change.instances],
+        **live,
+        "create": [_instance_document(one) for one in change.create],
+        "instances": [_instance_document(one) for one in change.instances],
         "notices": list(plan.notices),
         "waits": plan.waits,
         "refusal": plan.refusal,
@@ -267,16 +256,17 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
     plan = alike[0]
     if plan.refusal:
         return _refusal_lines(alike)
+    mode = f"changes from {plan.gpu.mig_mode} to" if plan.mode_changes else "stays"
+    mode = f"MIG mode {'is to be' if plan.mode_changes is None else mode} {plan.mode}"
+    unknown = ["its GPU instances are not known: planned as empty"] if plan.gpu.gpu_instances is None else []
     lines: list[RenderableType] = [
         _gpu_title(alike),
-        *_indented(text_line(line) for line in (f"MIG mode {_mode(plan)}", *plan.notices)),
+        *indented(map(text_line, (mode, *plan.notices, *unknown))),
     ]
-    if plan.gpu.gpu_instances is None:
-        lines += _indented([text_line("its GPU instances are not known: planned as empty")])
     for shown in _before_and_after(plan, plan.model) if plan.model else ():
-        lines += [text_line(""), *_indented(shown)]
+        lines += [text_line(""), *indented(shown)]
     if plan.change.instances or plan.change.destroy:
-        lines += [text_line(""), *_indented([_change_table(plan)])]
+        lines += [text_line(""), *indented([_change_table(plan)])]
     return lines
 
 
@@ -293,15 +283,7 @@ def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[Re
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
     plan = alike[0]
     collision = _collision_lines(plan.collision) if plan.collision else []
-    return [_gpu_title(alike), *_indented([*_lines(plan.refusal or ""), *collision])]
-
-
-def _lines(text: str) -> list[RenderableType]:
-    return [text_line(line) for line in text.splitlines()]
-
-
-def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
-    return [Padding(line, (0, 0, 0, 2), expand=False) for line in lines]
+    return [_gpu_title(alike), *indented([*map(text_line, (plan.refusal or "").splitlines()), *collision])]
 
 
 def _change_table(plan: GpuMigPlan) -> RenderableType:
@@ -312,12 +294,9 @@ def _change_table(plan: GpuMigPlan) -> RenderableType:
         live = kept_at.get(one.place)
         verb = "create" if live is None else "recut" if live in change.recut else "keep"
         rows.append((verb, *_cells(one), live.busy if live else None))
-    used = any(busy for *_, busy in rows)
     headers = ("Change", "Profile", "Id", "Start:size", "Compute instances", "Used by")
-    table = columns(*headers[: None if used else -1])
-    for *cells, busy in rows:
-        add_row(table, *cells, *([busy or ""] if used else []))
-    return table
+    end = None if any(busy for *_, busy in rows) else -1  # a column without any value is left out
+    return filled(columns(*headers[:end]), ((*cells, busy or "")[:end] for *cells, busy in rows))
 
 
 def _cells(one: MigInstance) -> tuple[object, ...]:
@@ -325,19 +304,9 @@ def _cells(one: MigInstance) -> tuple[object, ...]:
     return one.profile, one.profile_id, f"{one.start}:{one.size}", compute
 
 
-def _mode(plan: GpuMigPlan) -> str:
-    if plan.mode_changes is None:
-        return f"is to be {plan.mode}"
-    return f"changes from {plan.gpu.mig_mode} to {plan.mode}" if plan.mode_changes else f"stays {plan.mode}"
-
-
 def _gpu_title(alike: Sequence[GpuMigPlan]) -> Text:
     indices = format_cpulist(plan.index for plan in alike)
     return assembled((f"GPU {indices}", "bold"), f"  {gpu_label(alike[0].gpu)}")
-
-
-def _verdict(name: str, verdict: str, detail: str = "") -> Text:
-    return assembled((name, "bold"), f"  {verdict}", (f"  {detail}" if detail else "", "dim"))
 
 
 def _title(model: MigModel) -> Text:

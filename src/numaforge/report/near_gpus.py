@@ -32,13 +32,12 @@ def linked_lines(topology: NodeTopology, sizes: Sequence[int] = USUAL_SIZES) -> 
     names = gpu_names(topology.gpus)
     for size in sizes:
         best = most_linked(topology, size)
-        if best is None:
-            continue
-        if best.alike:
-            yield f"any {size} GPUs of one NUMA node: {_between(_gpus_of(best.sets[0], topology))}"
-            continue
-        sets = some_of((_listed(gpus, names) for gpus in best.sets), 2)
-        yield f"{size} GPUs of one NUMA node with the most NVLinks ({best.nvlinks}): {sets}"
+        if best is not None and best.alike:
+            gpus = [gpu for gpu in topology.gpus if gpu.pci_address in best.sets[0]]
+            yield f"any {size} GPUs of one NUMA node: {_between(gpus)}"
+        elif best is not None:
+            sets = some_of((_listed(gpus, names) for gpus in best.sets), 2)
+            yield f"{size} GPUs of one NUMA node with the most NVLinks ({best.nvlinks}): {sets}"
 
 
 def granted_lines(topology: NodeTopology, gpus: Sequence[Gpu]) -> Iterator[str]:
@@ -113,10 +112,6 @@ def _below(gpus: Sequence[Gpu], topology: NodeTopology) -> str:
         f"{names[gpu.pci_address]} with {', '.join(nics.get(gpu.pci_address, ())) or 'no NIC'}"
         for gpu in sorted(gpus, key=lambda gpu: natural(names[gpu.pci_address]))
     )
-
-
-def _gpus_of(addresses: Sequence[str], topology: NodeTopology) -> list[Gpu]:
-    return [gpu for gpu in topology.gpus if gpu.pci_address in addresses]
 
 
 def _listed(addresses: Sequence[str], names: dict[str, str]) -> str:

@@ -1,32 +1,36 @@
 """A plan for people: one screen, and every decision with its reason."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.lib.cpulist import format_cpulist
-from numaforge.lib.file_content import PlannedFile
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted, format_bytes, parse_bytes
 from numaforge.lib.reasons import Decision
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.capacity import PredictedAllocatable
 from numaforge.planning.plan import NodePlan
-from numaforge.report.columns import add_row, assembled, columns, text_line, title_line
+from numaforge.report.columns import (
+    add_row,
+    assembled,
+    columns,
+    filled,
+    indented,
+    section,
+    text_line,
+    title_line,
+)
 from numaforge.report.hostnames import folded
 from numaforge.report.machine_wording import empty_numa_nodes, is_empty, policies_of
 from numaforge.report.mig import geometry_section
 from numaforge.report.slices import partitions_section
-from numaforge.report.sums import Grain
-from numaforge.report.wording import human_bytes, joined, wrapped_cpulist
-from numaforge.roles.hugepages.plan import PlannedPool
+from numaforge.report.wording import Grain, human_bytes, joined, wrapped_cpulist
 from numaforge.roles.kubelet.largest_pods import LargestPod
-from numaforge.roles.memory.plan import NumaNodePlan
 
 _CPULIST_WIDTH = 16  # two of them stand side by side on 80 columns
 
@@ -48,18 +52,14 @@ def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None)
 
     On a terminal, `width` columns wide, a section and a notice have one line each; None shows all of them.
     """
-    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
-    parts: list[RenderableType] = [
-        title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
-        text_line(""),
-        _planned_numa_node_table(plan),
-        *map(text_line, empty_numa_nodes(plan.memory.numa_nodes, machine)),
-        text_line(""),
-    ]
+    parts = _head(plan, machine)
     if policies := policies_of(plan):
         parts.append(text_line(policies))
     if plan.largest_pods:
-        parts.append(text_line(f"largest pod with {_largest_pods(plan.largest_pods)}"))
+        phrases = (
+            f"{name}: {', '.join(amounts)}" for name, *amounts in _alike_pods(plan.largest_pods, "CPU")
+        )
+        parts.append(text_line(f"largest pod with {joined(phrases)}"))
     rows = [*_sections(plan).items()]
     notices = [
         f"{notice_id}: {messages[0]}{f' ({len(messages) - 1} more)' if len(messages) > 1 else ''}"
@@ -68,7 +68,11 @@ def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None)
     shown = notices if width is None else notices[:_MOST_NOTICES]
     rows += [("notice", [notice]) for notice in shown]
     if rows:
-        parts += [text_line(""), _section_table(rows, width)]
+        table = columns("section", "settings", wraps=("settings",))
+        table.show_header = False
+        table.columns[0].style = "bold"
+        room = width and width - max(len(name) for name, _ in rows) - 2
+        parts += [text_line(""), filled(table, ((name, _in_one_line(items, room)) for name, items in rows))]
     footer = (
         f"{counted(len(plan.decisions), 'decision')}: --why",
         f"{counted(len(plan.files), 'file')}: numaforge render",
@@ -78,30 +82,33 @@ def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None)
 
 
 def plan_in_full(plan: NodePlan, machine: NodeTopology | None = None) -> RenderableType:
-    """Return all of a plan: the screen's tables with sums, each decision with its reason, files, notices.
-
-    With the machine the geometry and the partitions of its GPUs are shown before and after.
-    """
-    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
-    parts: list[RenderableType] = [
-        title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
-        text_line(""),
-        _planned_numa_node_table(plan),
-        *map(text_line, empty_numa_nodes(plan.memory.numa_nodes, machine)),
-        text_line(""),
-        _memory_sum(plan),
-    ]
+    """Return all of a plan, with sums and reasons; with the machine, its GPUs before and after."""
+    memory = plan.memory
+    sums = (memory.kube_reserved_bytes, memory.system_reserved_bytes, memory.eviction_hard_bytes)
+    names = ("kubeReserved", "systemReserved", "evictionHard")
+    terms = " + ".join(f"{name} {format_bytes(size)}" for name, size in zip(names, sums, strict=True))
+    parts = _head(plan, machine)
+    parts.append(assembled(("Memory reserved: ", "bold"), f"{terms} = {format_bytes(sum(sums))}"))
     if plan.allocatable is not None:
         parts.append(_allocatable(plan.allocatable))
     if plan.largest_pods:
-        parts += [text_line(""), _largest_pod_table(plan.largest_pods)]
+        headers = ("Largest pod with", "CPUs", "Memory", "Hugepages")
+        table = columns(*headers, right=("CPUs", "Memory"), wraps=("CPUs",))
+        for name, cpus, *amounts in _alike_pods(plan.largest_pods):
+            add_row(table, name, cpus, *amounts[:1], ", ".join(amounts[1:]))
+        parts += [text_line(""), table]
     if plan.mig.gpus:
         parts += _section("MIG", [geometry_section(plan.mig, machine)])
     if plan.amd_partitions.gpus:
         parts += _section("AMD partitions", [partitions_section(plan.amd_partitions, machine)])
-    parts += _section("Notices", [_notice(notice.id, notice.message) for notice in plan.notices])
+    notices = [assembled((notice.id, "bold yellow"), f": {notice.message}") for notice in plan.notices]
+    files = [
+        f"{file.path}  {file.mode} {file.owner}:{file.group}{'  waits for a boot' if file.waits else ''}"
+        for file in plan.files
+    ]
+    parts += _section("Notices", notices)
     parts += _section("Decisions", _reasons(plan.decisions))
-    parts += _section("Files", [_file(file) for file in plan.files])
+    parts += _section("Files", map(text_line, files))
     return Group(*parts)
 
 
@@ -133,22 +140,6 @@ def _group_and_name(decision: Decision) -> tuple[str, str]:
     return f"{section}.{group}", name
 
 
-def _largest_pods(pods: Sequence[LargestPod]) -> str:
-    """Return the largest pods in a line: `1-4 nvidia.com/gpu: 106 CPUs, 1 TiB · 5-8 nvidia.com/gpu: none`."""
-    phrases = []
-    for _, group in groupby(pods, key=lambda pod: replace(pod, devices=0)):
-        alike = list(group)
-        counts, first = format_cpulist(pod.devices for pod in alike), alike[0]
-        pages = [f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items()]
-        amounts = (
-            [counted(first.cpus, "CPU"), human_bytes(first.memory_bytes), *pages] if first.cpus else ["none"]
-        )
-        phrases.append(
-            f"{f'{counts} {first.resource}' if first.resource else 'no devices'}: {', '.join(amounts)}"
-        )
-    return joined(phrases)
-
-
 def _sections(plan: NodePlan) -> dict[str, list[str]]:
     """Return what else the plan sets, by section, the shortest first."""
     decisions = [decision for decision in plan.decisions if not decision.subject.startswith(_ELSEWHERE)]
@@ -158,15 +149,15 @@ def _sections(plan: NodePlan) -> dict[str, list[str]]:
         names.setdefault(group, {})[name] = decision.value
     sections: dict[str, list[str]] = {}
     for group, values in names.items():
-        section, _, group_name = group.partition(".")
-        items = sections.setdefault(section, [])
+        section_name, _, group_name = group.partition(".")
+        items = sections.setdefault(section_name, [])
         if group_name and len(values) >= _MANY:
             short = folded(values)
             items.append(f"{len(values)} {group_name}" if "," in short else f"{group_name} {short}")
         else:
             prefix = f"{group_name}." if group_name else ""
             items += [f"{prefix}{name} {value}".strip() for name, value in values.items()]
-    sections = {section: sorted(items, key=len) for section, items in sections.items()}
+    sections = {name: sorted(items, key=len) for name, items in sections.items()}
     if plan.mig.gpus:
         others = [item for item in sections["mig"] if not item.startswith("gpu[")]
         sections["mig"] = [*_geometries(plan), *others]
@@ -183,16 +174,6 @@ def _geometries(plan: NodePlan) -> list[str]:
     return [f"{counted(count, 'GPU')} with {geometry}" for geometry, count in geometries.items()]
 
 
-def _section_table(rows: Sequence[tuple[str, Sequence[str]]], width: int | None) -> RenderableType:
-    table = columns("section", "settings", wraps=("settings",))
-    table.show_header = False
-    table.columns[0].style = "bold"
-    room = width and width - max(len(name) for name, _ in rows) - 2
-    for name, items in rows:
-        add_row(table, name, _in_one_line(items, room))
-    return table
-
-
 def _in_one_line(items: Sequence[str], room: int | None) -> str:
     """Return the items that fit, and the number of the others."""
     text = ", ".join(items)
@@ -205,25 +186,45 @@ def _in_one_line(items: Sequence[str], room: int | None) -> str:
     return f"{items[0][: room - 1]}…"
 
 
-def _notice(notice_id: str, message: str) -> Text:
-    return assembled((notice_id, "bold yellow"), f": {message}")
+def _head(plan: NodePlan, machine: NodeTopology | None) -> list[RenderableType]:
+    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
+    return [
+        title_line(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
+        text_line(""),
+        _planned_numa_node_table(plan),
+        *map(text_line, empty_numa_nodes(plan.memory.numa_nodes, machine)),
+        text_line(""),
+    ]
+
+
+def _alike_pods(pods: Sequence[LargestPod], cpu: str = "") -> Iterator[list[str]]:
+    """Yield the largest pods of an empty node: devices, CPUs, memory, huge pages; the same ones together.
+
+    `1-4 nvidia.com/gpu`, `106`, `1 TiB`; `5-8 nvidia.com/gpu`, `none`. `cpu` is a noun for the CPUs.
+    """
+    for _, group in groupby(pods, key=lambda pod: replace(pod, devices=0)):
+        alike = list(group)
+        counts, first = format_cpulist(pod.devices for pod in alike), alike[0]
+        name = f"{counts} {first.resource}" if first.resource else "no devices"
+        cpus = counted(first.cpus, cpu) if cpu else str(first.cpus)
+        pages = (f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items())
+        yield [name, cpus, human_bytes(first.memory_bytes), *pages] if first.cpus else [name, "none"]
 
 
 def _reasons(decisions: Iterable[Decision]) -> list[RenderableType]:
     """Return decisions with their reasons; settings of one group with one reason have it once."""
     lines: list[RenderableType] = []
-    for (group, reason), several in groupby(
-        _in_order(decisions), key=lambda decision: (_group_and_name(decision)[0], decision.reason)
-    ):
+    by_reason = groupby(_in_order(decisions), key=lambda one: (_group_and_name(one)[0], one.reason))
+    for (group, reason), several in by_reason:
         alike = list(several)
         names = [_group_and_name(decision)[1] for decision in alike]
         if len(alike) == 1:
             lines.append(_value(alike[0].subject, alike[0].value))
         else:
             lines.append(text_line(f"{group}.{folded(names)}", "bold"))
-            values = [_value(name, decision.value) for name, decision in zip(names, alike, strict=True)]
-            lines += [Padding(value, (0, 0, 0, 4), expand=False) for value in values]
-        lines.append(Padding(text_line(reason, "dim"), (0, 0, 0, 4), expand=False))
+            values = (_value(name, decision.value) for name, decision in zip(names, alike, strict=True))
+            lines += indented(values, 4)
+        lines += indented([text_line(reason, "dim")], 4)
     return lines
 
 
@@ -231,53 +232,36 @@ def _value(name: str, value: str) -> Text:
     return assembled((name, "bold"), f" = {value}" if value else "")
 
 
-def _file(file: PlannedFile) -> Text:
-    waits = "  waits for a boot" if file.waits else ""
-    return text_line(f"{file.path}  {file.mode} {file.owner}:{file.group}{waits}")
-
-
 def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
-    grain = Grain.of(max((node.memory_bytes for node in plan.memory.numa_nodes), default=0))
-    rows = [_memory_grains(node, grain) for node in plan.memory.numa_nodes]
-    memory, reserved, for_pods = (grain.number(sum(row[column] for row in rows)) for column in range(3))
+    nodes = plan.memory.numa_nodes
+    grain = Grain.of(max((node.memory_bytes for node in nodes), default=0))
+    sizes = []  # memory, its reserved part, the part for pods; the rest is huge pages, shown as counts
+    for node in nodes:
+        parts = (node.reserved_memory_bytes, node.allocatable_memory_bytes)
+        reserved, for_pods, _ = grain.parts([*parts, max(0, node.memory_bytes - sum(parts))])
+        sizes.append((grain.rounded(node.memory_bytes), reserved, for_pods))
+    sums = [grain.number(sum(column)) for column in zip((0, 0, 0), *sizes, strict=True)]
     table = columns(show_footer=True)
     table.add_column("NUMA", "all", justify="right")
     for header, cpus in (("Reserved CPUs", plan.cpus.reserved), ("CPUs for pods", plan.cpus.allocatable)):
         table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
-    table.add_column(f"Memory\n{grain.unit}", memory, justify="right", no_wrap=True)
-    table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
-    totals = (_total(plan.hugepages.pools), _total(plan.hugepages.kept))
+    table.add_column(f"Memory\n{grain.unit}", sums[0], justify="right", no_wrap=True)
+    table.add_column(f"Reserved\n{grain.unit}", sums[1], justify="right", no_wrap=True)
+    totals = (Counter[str](), Counter[str]())
+    for total, pools in zip(totals, (plan.hugepages.pools, plan.hugepages.kept), strict=True):
+        for pool in pools:
+            total[pool.size] += pool.pages
     table.add_column("Hugepages", "\n".join(_planned_pools(*totals)))
-    table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
-    for node, grains in zip(plan.memory.numa_nodes, rows, strict=True):
+    table.add_column(f"For pods\n{grain.unit}", sums[2], justify="right", no_wrap=True)
+    for node, grains in zip(nodes, sizes, strict=True):
         if is_empty(node):
             continue
-        memory, reserved, for_pods = map(grain.number, grains)
-        add_row(
-            table,
-            str(node.id),
-            wrapped_cpulist(format_cpulist(node.reserved_cpus), _CPULIST_WIDTH) or "none",
-            wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
-            memory,
-            reserved,
-            _planned_pools(plan.hugepages.planned(node.id), plan.hugepages.unchanged(node.id)),
-            for_pods,
-        )
+        lists = (format_cpulist(cpus) for cpus in (node.reserved_cpus, node.cpus - node.reserved_cpus))
+        cpulists = (wrapped_cpulist(cpulist, _CPULIST_WIDTH) or "none" for cpulist in lists)
+        memory, of_system, of_pods = map(grain.number, grains)
+        pages = _planned_pools(plan.hugepages.planned(node.id), plan.hugepages.unchanged(node.id))
+        add_row(table, node.id, *cpulists, memory, of_system, pages, of_pods)
     return table
-
-
-def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
-    """Return memory, its reserved part and the part for pods; the rest is huge pages, shown as counts."""
-    reserved, for_pods = node.reserved_memory_bytes, node.allocatable_memory_bytes
-    rounded = grain.parts([reserved, for_pods, max(0, node.memory_bytes - reserved - for_pods)])
-    return grain.rounded(node.memory_bytes), rounded[0], rounded[1]
-
-
-def _total(pools: Iterable[PlannedPool]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for pool in pools:
-        counts[pool.size] += pool.pages
-    return dict(counts)
 
 
 def _planned_pools(planned: Mapping[str, int], existing: Mapping[str, int]) -> tuple[str, ...]:
@@ -287,17 +271,6 @@ def _planned_pools(planned: Mapping[str, int], existing: Mapping[str, int]) -> t
         + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in existing.items()]
     )
     return tuple(line for _, line in ordered)
-
-
-def _memory_sum(plan: NodePlan) -> Text:
-    memory = plan.memory
-    reserved = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
-    return assembled(
-        ("Memory reserved: ", "bold"),
-        f"kubeReserved {format_bytes(memory.kube_reserved_bytes)}"
-        f" + systemReserved {format_bytes(memory.system_reserved_bytes)}"
-        f" + evictionHard {format_bytes(memory.eviction_hard_bytes)} = {format_bytes(reserved)}",
-    )
 
 
 def _allocatable(allocatable: PredictedAllocatable) -> Text:
@@ -327,7 +300,5 @@ def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
     return table
 
 
-def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
-    if not lines:
-        return []
-    return [text_line(""), text_line(title, "bold underline"), *lines]
+def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
+    return section(title, lines, "bold underline")

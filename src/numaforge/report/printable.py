@@ -14,10 +14,7 @@ def plain(text: object) -> str:
 
 
 def in_one_line(text: object) -> str:
-    """Return a text in one line: a newline within a name is replaced.
-
-    Indented lines of our own errors are joined.
-    """
+    """Return a text in one line: a newline within a name is replaced, indented lines are joined."""
     return re.sub(r"\n +|\t", " ", plain(text)).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 

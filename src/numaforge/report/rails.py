@@ -1,6 +1,6 @@
 """Rails as a table, and as a picture: each RDMA device with lines to the GPUs nearest to it."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
 
 from rich.console import RenderableType
 
@@ -8,10 +8,10 @@ from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import gpu_names
 from numaforge.machine.topology.model import NodeTopology, RdmaDevice
-from numaforge.machine.topology.rails import Rail, best_devices, rails
-from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, panel, text_width
+from numaforge.machine.topology.rails import best_devices, rails
+from numaforge.report.boxes import BODY, PADDING, SMALL, Box, in_grid, panel, text_width
 from numaforge.report.columns import add_row, columns
-from numaforge.report.device_boxes import SMALL_CHIP, small_chip
+from numaforge.report.device_boxes import SMALL_CHIP, linked, small_chip
 from numaforge.report.machine_wording import rdma_roles
 from numaforge.report.wording import joined
 
@@ -23,24 +23,23 @@ def rail_table(topology: NodeTopology) -> RenderableType:
     """Return a row for each RDMA device: those on rails with their GPUs, then those on none."""
     names, roles = gpu_names(topology.gpus), rdma_roles(topology)
     headers = ("Rail", "RDMA", "GPUs", "Distance", "Best of", "Ports", *(["Role"] if roles else []))
-    table = columns(*headers, right=("Rail",), wraps={*headers} - {"RDMA"})
     best, listed = _best_of(topology), rails(topology)
-    unlisted = [one for one in topology.rdma_devices if one.name not in {rail.device.name for rail in listed}]
-    for rail in listed:
-        gpus = [names[gpu] for gpu in best.get(rail.device.name, ())]
-        add_row(
-            table,
-            str(rail.number) if rail.gpus else "",
-            rail.device.name,
+    rows = [
+        (
+            rail.number if rail.gpus else "",
+            rail.device,
             ", ".join(names[gpu] for gpu in rail.gpus) or "none",
             rail.distance or "",
-            ", ".join(gpus),
-            _ports(rail.device),
-            *([roles.get(rail.device.name, "")] if roles else []),
+            ", ".join(names[gpu] for gpu in best.get(rail.device.name, ())),
         )
-    for device in unlisted:
+        for rail in listed
+    ]
+    on_rails = {rail.device.name for rail in listed}
+    rows += [("", one, "none", "", "") for one in topology.rdma_devices if one.name not in on_rails]
+    table = columns(*headers, right=("Rail",), wraps={*headers} - {"RDMA"})
+    for number, device, *cells in rows:
         role = [roles.get(device.name, "")] if roles else []
-        add_row(table, "", device.name, "none", "", "", _ports(device), *role)
+        add_row(table, number, device.name, *cells, _ports(device), *role)
     return table
 
 
@@ -53,32 +52,18 @@ def rails_box(topology: NodeTopology, width: float) -> Box | None:
     names, best = gpu_names(topology.gpus), _best_of(topology)
     shared = sum(len(rail.gpus) for rail in listed) > sum(map(len, best.values()))
     nic_width = max(_LEAST_NIC_CHIP, *(text_width(rail.device.name, BODY, bold=True) + 8 for rail in listed))
-    line_width = max(text_width(rail.distance or "", SMALL) for rail in listed) + 10
-    room = max(1, int((inner - nic_width - line_width + _GAP) // (SMALL_CHIP + _GAP)))
+    length = max(text_width(rail.distance or "", SMALL) for rail in listed) + 10
+    room = max(1, int((inner - nic_width - length + _GAP) // (SMALL_CHIP + _GAP)))
     rows = []
     for rail in listed:
-        notes = {names[gpu]: "best" for gpu in best.get(rail.device.name, ())} if shared else {}
-        chips = [small_chip(names[gpu], notes.get(names[gpu], "")) for gpu in rail.gpus]
-        rows.append(_row(rail, in_grid("device-row", chips, room, _GAP), nic_width, line_width, names))
+        own, label, on_rail = best.get(rail.device.name, ()), rail.distance or "", f"rail {rail.number}"
+        chips = [small_chip(names[gpu], "best" if shared and gpu in own else "") for gpu in rail.gpus]
+        nic = small_chip(rail.device.name, on_rail, "nic", nic_width)
+        title = joined([on_rail, rail.device.name, label, *(names[gpu] for gpu in rail.gpus)])
+        rows.append(linked(nic, label, in_grid("device-row", chips, room, _GAP), "rail-link", title, length))
     across = max(1, int((inner + 4 * _GAP) // (max(row.width for row in rows) + 4 * _GAP)))
     grid = in_grid("device-row", rows, across, 4 * _GAP, stretched=False)
     return panel("Rails: each RDMA device and the GPUs nearest to it", [grid], width)
-
-
-def _row(rail: Rail, gpus: Box, nic_width: float, line_width: float, names: Mapping[str, str]) -> Box:
-    nic = small_chip(rail.device.name, f"rail {rail.number}", "nic", nic_width)
-    label = rail.distance or ""
-    title = joined([f"rail {rail.number}", rail.device.name, label, *(names[gpu] for gpu in rail.gpus)])
-    line = Box(("rail-link",), line_width, 3, x=nic_width, y=nic.height / 2, title=title)
-    text = Text(label, nic_width + line_width / 2, nic.height / 2 - 4, SMALL, anchor="middle")
-    placed = gpus.at(nic_width + line_width, 0)
-    return Box(
-        ("group",),
-        nic_width + line_width + gpus.width,
-        max(nic.height, bottom([placed])),
-        texts=(text,),
-        children=(nic, line, placed),
-    )
 
 
 def _best_of(topology: NodeTopology) -> dict[str, list[str]]:
@@ -87,10 +72,7 @@ def _best_of(topology: NodeTopology) -> dict[str, list[str]]:
 
 
 def _ports(device: RdmaDevice) -> str:
-    states: Sequence[str] = [port.state or "unknown" for port in device.ports]
-    return ", ".join(
-        state
-        if states.count(state) == len(states) == 1
-        else f"{counted(states.count(state), 'port')} {state}"
-        for state in dict.fromkeys(states)
-    )
+    states = Counter(port.state or "unknown" for port in device.ports)
+    if len(device.ports) == 1:
+        return next(iter(states))
+    return ", ".join(f"{counted(count, 'port')} {state}" for state, count in states.items())

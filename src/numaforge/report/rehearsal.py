@@ -45,10 +45,7 @@ def rehearsal_document(rehearsals: Mapping[str, Rehearsed], failed: Mapping[str,
 
 
 def exit_code(rehearsals: Mapping[str, Rehearsed], failed: Mapping[str, str], *, silent: bool) -> ExitCode:
-    """Return 0 when every kubelet starts, 1 when one refuses or a host has no plan, 3 when one is unknown.
-
-    6 where hosts did not answer (`silent`: all that failed) and nothing else is wrong.
-    """
+    """Return 0 when every kubelet starts, 1 refused or no plan, 3 unknown, 6 hosts that are only silent."""
     verdicts = {rehearsed.verdict for rehearsed in rehearsals.values()}
     if Verdict.REFUSED in verdicts or (failed and not silent):
         return ExitCode.NO

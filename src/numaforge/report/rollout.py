@@ -1,7 +1,7 @@
 """What a roll-out would do, and the state of roll-outs in the cluster."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
@@ -14,16 +14,14 @@ from numaforge.kubelet.config.comparison import meaning
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.trays import NODE_LISTS, Disagreement
 from numaforge.report.columns import add_row, columns, text_line
-from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
-from numaforge.report.moves import condensed
-from numaforge.report.racks import disagreement_text
+from numaforge.report.fleet import condensed
+from numaforge.report.hostnames import disagreement_text, folded, grouped_by_reason, in_short, without_name
 from numaforge.report.wording import some_of
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
 from numaforge.rollout.self_planned import SelfPlanned
-from numaforge.rollout.slots import Slot
 from numaforge.rollout.stages import Stage
 
 _ROWS = 12
@@ -46,31 +44,20 @@ def outlook_tables(
     verbose: bool = False,
 ) -> RenderableType:
     """Return what a roll-out would do, in order; without `verbose`, equal entries are merged."""
-    restarts = (
-        f"{sum(outlook.needs.restarts for outlook in ahead)} of {len(survey.needs)} kubelets have to restart"
-    )
+    restarts = sum(outlook.needs.restarts for outlook in ahead)
+    kubelets = f"{restarts} of {len(survey.needs)} kubelets have to restart"
     budget = f"out of service together at most: {options.max_unavailable}"
-    parts: list[RenderableType] = [text_line(f"{restarts}; {budget}", "bold"), text_line("")]
+    parts: list[RenderableType] = [text_line(f"{kubelets}; {budget}", "bold"), text_line("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
     parts += _changes_of_groups(_changes_by_hosts(ahead), verbose=verbose)
     for stage in Stage:
-        parts += _stage(
-            stage,
-            [undrained_outlook for undrained_outlook in undrained if undrained_outlook.stage is stage],
-            verbose=verbose,
-        )
-    parts += [
-        text_line(f"{in_short(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
-    ]
+        parts += _stage(stage, [one for one in undrained if one.stage is stage], verbose=verbose)
+    parts += _by_reason("{} refused: {}", refused)
     shown_racks = [rack for rack in racks if rack.what != NODE_LISTS or not {*rack.hosts} & {*refused}]
     parts += [text_line(disagreement_text(rack), "yellow") for rack in shown_racks]
-    silent = grouped_by_reason(survey.silent)
-    parts += [text_line(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
-    themselves = {
-        name: f"by profile {self_plan.profile}: {self_plan.verdict}" for name, self_plan in own.items()
-    }
-    alike = grouped_by_reason(themselves)
-    parts += [text_line(f"Beside these plan themselves {in_short(nodes)}, {how}") for how, nodes in alike]
+    parts += _by_reason("{} did not answer: {}", survey.silent)
+    themselves = {name: f"by profile {one.profile}: {one.verdict}" for name, one in own.items()}
+    parts += _by_reason("Beside these plan themselves {}, {}", themselves, "")
     return Group(*parts)
 
 
@@ -89,39 +76,39 @@ def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) ->
     yield text_line("")
     names = ", ".join if verbose else some_of
     yield text_line(f"{_STAGES[stage]}: {names([outlook.needs.host for outlook in hosts])}{rebooted}", "bold")
-    troubles = {outlook.needs.host: "; ".join(outlook.in_the_way) for outlook in hosts if outlook.in_the_way}
-    yield from _in_the_way(troubles)
-    yield from _changes_of_groups(
-        _hosts_by_lines({outlook.needs.host: outlook.needs.does for outlook in hosts}), verbose=verbose
+    yield from _by_reason(
+        "In the way of {}: {}", {one.needs.host: "; ".join(one.in_the_way) for one in hosts}
     )
+    changes = _hosts_by_lines({outlook.needs.host: outlook.needs.does for outlook in hosts})
+    yield from _changes_of_groups(changes, verbose=verbose)
 
 
-def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
-    return [
-        text_line(f"In the way of {in_short(hosts)}: {why}", "yellow")
-        for why, hosts in grouped_by_reason(troubles)
-    ]
+def _by_reason(words: str, reasons: Mapping[str, str], style: str = "yellow") -> list[Text]:
+    """Return a line for each reason, with its hosts before it; none for an empty one."""
+    given = {host: why for host, why in reasons.items() if why}
+    return [text_line(words.format(in_short(hosts), why), style) for why, hosts in grouped_by_reason(given)]
 
 
 def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
     """Return changes and the hosts that share them; those of most hosts first."""
-    return _hosts_by_lines(
-        {
-            outlook.needs.host: [
-                *outlook.needs.sentences,
-                *(f"Allocatable {line}" for line in _changes(outlook)),
-                *[
-                    f"label {name}: {current or 'none'} -> {then or 'none'}"
-                    for name, (current, then) in outlook.labels.items()
-                ],
-                *[
-                    f"{pod} loses its {counted(cpus, 'own CPU')} until it names a claim"
-                    for pod, cpus in sorted(outlook.unpinned.items())
-                ],
-            ]
-            for outlook in ahead
-        }
-    )
+    lines_of = {}
+    for outlook in ahead:
+        lines = [*outlook.needs.sentences]
+        lines += [
+            f"Allocatable {name}: {current} -> {then}"
+            for name, (current, then) in outlook.allocatable.items()
+            if meaning(current) != meaning(then)
+        ]
+        labels = outlook.labels.items()
+        lines += [
+            f"label {name}: {current or 'none'} -> {then or 'none'}" for name, (current, then) in labels
+        ]
+        lines += [
+            f"{pod} loses its {counted(cpus, 'own CPU')} until it names a claim"
+            for pod, cpus in sorted(outlook.unpinned.items())
+        ]
+        lines_of[outlook.needs.host] = lines
+    return _hosts_by_lines(lines_of)
 
 
 def _hosts_by_lines(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
@@ -160,8 +147,9 @@ def _turns(ahead: Sequence[NodeOutlook]) -> Table:
     titles = ("Turn", "Node", "Domain", "Pods to evict", "In the way")
     table = columns(*titles, right=("Turn", "Pods to evict"), folds=titles, style="table.header")
     for turn, outlook in enumerate(ahead, start=1):
-        troubles = tuple(_troubles(outlook)) or "-"
-        add_row(table, turn, outlook.needs.host, outlook.domain or "-", outlook.evicted, troubles)
+        add_row(
+            table, turn, outlook.needs.host, outlook.domain or "-", outlook.evicted, _troubles(outlook) or "-"
+        )
     return table
 
 
@@ -169,23 +157,13 @@ def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
     """Return the order in few lines: the first nodes, and the nodes with blockers."""
     hosts = some_of(outlook.needs.host for outlook in ahead)
     pods = counted(sum(outlook.evicted for outlook in ahead), "pod")
-    troubles = {outlook.needs.host: "; ".join(_troubles(outlook)) for outlook in ahead if _troubles(outlook)}
-    return [
-        text_line(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
-        *_in_the_way(troubles),
-    ]
+    troubles = {outlook.needs.host: "; ".join(_troubles(outlook)) for outlook in ahead}
+    line = text_line(f"In this order: {hosts}; {pods} to evict. --verbose names them all")
+    return [line, *_by_reason("In the way of {}: {}", troubles)]
 
 
 def _troubles(outlook: NodeOutlook) -> tuple[str, ...]:
     return (*outlook.in_the_way, *outlook.waits_for)
-
-
-def _changes(outlook: NodeOutlook) -> list[str]:
-    return [
-        f"{name}: {current} -> {then}"
-        for name, (current, then) in outlook.allocatable.items()
-        if meaning(current) != meaning(then)
-    ]
 
 
 def outlook_document(
@@ -200,35 +178,29 @@ def outlook_document(
     return {
         "nodes": [
             {
-                "host": outlook.needs.host,
-                "node": outlook.needs.node,
-                "failure_domain": outlook.domain,
-                "pods_to_evict": outlook.evicted,
-                "in_the_way": list(outlook.in_the_way),
-                "waits_for": list(outlook.waits_for),
-                "changes": list(outlook.needs.sentences),
-                "allocatable": {
-                    name: {"now": current, "predicted": then}
-                    for name, (current, then) in outlook.allocatable.items()
-                },
-                "labels": {
-                    name: {"now": current, "planned": then}
-                    for name, (current, then) in outlook.labels.items()
-                },
-                "unpinned": outlook.unpinned,
+                "host": one.needs.host,
+                "node": one.needs.node,
+                "failure_domain": one.domain,
+                "pods_to_evict": one.evicted,
+                "in_the_way": list(one.in_the_way),
+                "waits_for": list(one.waits_for),
+                "changes": list(one.needs.sentences),
+                "allocatable": _moves(one.allocatable, "predicted"),
+                "labels": _moves(one.labels, "planned"),
+                "unpinned": one.unpinned,
             }
-            for outlook in ahead
+            for one in ahead
         ],
         "undrained": [
             {
-                "host": outlook.needs.host,
-                "node": outlook.needs.node if outlook.stage is Stage.IN_PLACE else None,
-                "stage": outlook.stage,
-                "reboots": outlook.needs.reboots,
-                "in_the_way": list(outlook.in_the_way),
-                "changes": list(outlook.needs.does),
+                "host": one.needs.host,
+                "node": one.needs.node if one.stage is Stage.IN_PLACE else None,
+                "stage": one.stage,
+                "reboots": one.needs.reboots,
+                "in_the_way": list(one.in_the_way),
+                "changes": list(one.needs.does),
             }
-            for outlook in undrained
+            for one in undrained
         ],
         "refused": dict(refused),
         "racks": [
@@ -248,11 +220,16 @@ def outlook_document(
 
 def situation_tables(status: RolloutStatus, *, verbose: bool = False) -> RenderableType:
     """Return the state of roll-outs in the cluster; of many nodes, only open ones without `verbose`."""
-    parts: list[RenderableType] = [*_leads(status.rollouts, verbose), *_slots(status.slots, verbose)]
+    slots = [f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}" for slot in status.slots]
+    if len(slots) > _FEW and not verbose:
+        slots = [f"{len(slots)} slots are held, by {in_short(slot.node for slot in status.slots)}"]
+    parts: list[RenderableType] = [*_leads(status.rollouts, verbose), *map(text_line, slots)]
     parts += [text_line(trouble, "yellow") for trouble in status.troubles]
     nodes = list(status.nodes)
     if len(nodes) > _ROWS and not verbose:
-        parts.append(text_line(f"{counted(len(nodes), 'node')}: {_states(nodes)}; --verbose names them all"))
+        counts = Counter(map(_node_state, nodes)).most_common()
+        states = ", ".join(f"{number} {state}" for state, number in counts)
+        parts.append(text_line(f"{counted(len(nodes), 'node')}: {states}; --verbose names them all"))
         nodes = [node for node in nodes if _is_open(node)]
         if len(nodes) > _ROWS:
             parts.append(text_line(f"the first {_ROWS} of {len(nodes)} that are not over or not in service:"))
@@ -266,36 +243,29 @@ def _leads(rollouts: Sequence[NamedRollout], verbose: bool) -> list[Text]:
     shown = rollouts if verbose or len(rollouts) <= _FEW else [led for led in rollouts if led.leader]
     lines = []
     for led in shown:
-        leader = (
-            f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
+        ended = f"ended, {led.state.get('ended', 'at no known time')}"
+        leader, stop = (
+            f"led by {led.leader}" if led.leader else ended,
+            f", stopped by {led.stop}" if led.stop else "",
         )
-        lines.append(
-            text_line(f"Roll-out {led.name}: {leader}" + (f", stopped by {led.stop}" if led.stop else ""))
-        )
+        lines.append(f"Roll-out {led.name}: {leader}{stop}")
     if len(shown) < len(rollouts):
-        lines.append(
-            text_line(f"{counted(len(rollouts) - len(shown), 'roll-out')} ended; --verbose names them")
-        )
-    return lines
-
-
-def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
-    if verbose or len(slots) <= _FEW:
-        return [text_line(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in slots]
-    return [text_line(f"{len(slots)} slots are held, by {in_short(slot.node for slot in slots)}")]
+        lines.append(f"{counted(len(rollouts) - len(shown), 'roll-out')} ended; --verbose names them")
+    return [*map(text_line, lines)]
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     titles = ("Node", "State", "By", "Why")
     table = columns(*titles, folds=titles, style="table.header")
     for node in nodes:
-        marks = [
-            _node_state(node),
-            *(["not released"] if node.tainted else []),
-            *(["cordoned"] if node.unschedulable else []),
-            *([] if node.ready else ["not Ready"]),
-        ]
-        add_row(table, node.node, ", ".join(dict.fromkeys(marks)), _by(node), _why(node))
+        notes = (
+            ("not released", node.tainted),
+            ("cordoned", node.unschedulable),
+            ("not Ready", not node.ready),
+        )
+        marks = dict.fromkeys((_node_state(node), *(word for word, applies in notes if applies)))
+        why = node.trouble or "; ".join(filter(None, (node.reason, node.left)))
+        add_row(table, node.node, ", ".join(marks), _by(node), why or (node.own.verdict if node.own else ""))
     return table
 
 
@@ -317,22 +287,14 @@ def _by(node: NodeStatus) -> str:
     return working(node) or (f"profile {node.own.profile}, plan {node.own.plan}" if node.own else "")
 
 
-def _why(node: NodeStatus) -> str:
-    return (
-        node.trouble
-        or "; ".join(filter(None, (node.reason, node.left)))
-        or (node.own.verdict if node.own else "")
-    )
-
-
-def _states(nodes: Iterable[NodeStatus]) -> str:
-    return ", ".join(f"{number} {state}" for state, number in Counter(map(_node_state, nodes)).most_common())
-
-
 def _is_open(node: NodeStatus) -> bool:
     """Whether a node is in the middle of a roll-out, out of service or not verified."""
     wrong = node.own is not None and not node.own.verified
     return bool(node.trouble or node.record or node.unschedulable or not node.ready or node.tainted or wrong)
+
+
+def _moves(values: Mapping[str, tuple[object, object]], later: str) -> dict[str, dict[str, object]]:
+    return {name: {"now": current, later: then} for name, (current, then) in values.items()}
 
 
 def situation_document(status: RolloutStatus) -> dict[str, Any]:
@@ -344,24 +306,26 @@ def situation_document(status: RolloutStatus) -> dict[str, Any]:
         "slots": [
             {"slot": slot.lease.name, "node": slot.node, "runner": slot.runner} for slot in status.slots
         ],
-        "nodes": [
-            {
-                "node": node.node,
-                "phase": node.record.phase.value if node.record else None,
-                "runner": node.record.runner if node.record else None,
-                "runner_gone": node.runner_gone,
-                "silent_seconds": node.silent_seconds,
-                "transaction": node.record.transaction if node.record else None,
-                "ending": node.ending or None,
-                "rollout": node.record.rollout if node.record else None,
-                "reason": node.reason,
-                "trouble": node.trouble or None,
-                "planned_itself": asdict(node.own) if node.own else None,
-                "tainted": node.tainted,
-                "unschedulable": node.unschedulable,
-                "ready": node.ready,
-            }
-            for node in status.nodes
-        ],
+        "nodes": [_node_document(node) for node in status.nodes],
         "troubles": list(status.troubles),
+    }
+
+
+def _node_document(node: NodeStatus) -> dict[str, Any]:
+    record = node.record
+    return {
+        "node": node.node,
+        "phase": record.phase.value if record else None,
+        "runner": record.runner if record else None,
+        "runner_gone": node.runner_gone,
+        "silent_seconds": node.silent_seconds,
+        "transaction": record.transaction if record else None,
+        "ending": node.ending or None,
+        "rollout": record.rollout if record else None,
+        "reason": node.reason,
+        "trouble": node.trouble or None,
+        "planned_itself": asdict(node.own) if node.own else None,
+        "tainted": node.tainted,
+        "unschedulable": node.unschedulable,
+        "ready": node.ready,
     }

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.scheduler import is_counted
 from numaforge.kubelet.admission.shapes import KindOutcome, Load, SettingOutcome, ShapesReport
 from numaforge.lib.quantity import counted
@@ -32,10 +33,19 @@ def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
 
 def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> RenderableType:
     """Return the settings side by side, each shape's pods, and what no shape can use."""
-
-    total = sum(shape.count for shape in load.shapes)
+    total, best = sum(shape.count for shape in load.shapes), report.best
     shapes = counted(len(load.shapes), "shape")
     headline = f"{counted(total, 'pod')} of {shapes}, on {counted(nodes, 'node')} of {counted(kinds, 'kind')}"
+    scope = "" if best.policy == "none" else f", topologyManagerScope: {best.scope}"
+    change = f", {best.change}" if best.change else ""
+    advice = f"Best: topologyManagerPolicy: {best.policy}{scope}{change}"
+    if best.change == "as configured":
+        advice = "No setting that was tried serves more: the nodes are best as they are configured."
+    excluded = "never: {}: its nodeSelector or affinity excludes every node"
+    never = [
+        (excluded if shape in report.unselected else "never as configured: {}").format(shape)
+        for shape in report.configured.never
+    ]
     parts: list[RenderableType] = [
         text_line(headline, "bold"),
         *_of_daemonsets(len(load.everywhere) - report.on_one_node, report.on_one_node),
@@ -44,31 +54,25 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
         text_line(""),
         *map(text_line, _options_lines(report, total)),
         text_line(""),
-        text_line(_advice(report), "bold"),
+        text_line(advice, "bold"),
         text_line(""),
         _shapes_table(report, load),
-        *(text_line(_never(shape, report)) for shape in report.configured.never),
+        *map(text_line, never),
     ]
-    for kind in report.best.kinds:
+    for kind in best.kinds:
         if kind.free is not None and kind.busy:
-            parts += [text_line(""), *_free_lines(kind, load)]
+            parts += [text_line(""), *_free_lines(kind, kind.free, load)]
     return Group(*parts)
-
-
-def _never(shape: str, report: ShapesReport) -> str:
-    if shape in report.unselected:
-        return f"never: {shape}: its nodeSelector or affinity excludes every node"
-    return f"never as configured: {shape}"
 
 
 def _of_daemonsets(on_each: int, on_one: int) -> Iterator[Text]:
     """Yield the nodes that count pods of DaemonSets; nothing without any."""
-    nodes_of_claim = "the node of its claim" if on_one == 1 else "the nodes of their claims"
+    alone = f"on {'the node of its claim' if on_one == 1 else 'the nodes of their claims'} alone"
     if on_each:
-        more = f", {on_one} on {nodes_of_claim} alone" if on_one else ""
+        more = f", {on_one} {alone}" if on_one else ""
         yield text_line(f"beside {counted(on_each, 'pod')} of DaemonSets on each node{more}")
     elif on_one:
-        yield text_line(f"beside {counted(on_one, 'pod')} of DaemonSets on {nodes_of_claim} alone")
+        yield text_line(f"beside {counted(on_one, 'pod')} of DaemonSets {alone}")
 
 
 def _settings_table(report: ShapesReport, total: int) -> RenderableType:
@@ -84,15 +88,13 @@ def _settings_table(report: ShapesReport, total: int) -> RenderableType:
     return table
 
 
-def _numbers(outcome: SettingOutcome, total: int) -> tuple[str, ...]:
+def _numbers(outcome: SettingOutcome, total: int) -> tuple[object, ...]:
+    """Return the pods of a setting, the share that is served, aligned pods, GPUs, and refused pods."""
     if outcome.error:
         return ("-",) * 5
+    share = "100%" if outcome.pods == total else f"{min(99.9, round(outcome.share * 100, 1)):g}%"
     aligned, refused = sum(outcome.aligned.values()), sum(outcome.refused.values())
-    return str(outcome.pods), _served(outcome, total), str(aligned), str(outcome.devices), str(refused or "")
-
-
-def _served(outcome: SettingOutcome, total: int) -> str:
-    return "100%" if outcome.pods == total else f"{min(99.9, round(outcome.share * 100, 1)):g}%"
+    return outcome.pods, share, aligned, outcome.devices, refused or ""
 
 
 def _options_lines(report: ShapesReport, total: int) -> list[str]:
@@ -103,50 +105,33 @@ def _options_lines(report: ShapesReport, total: int) -> list[str]:
         return ["No option and no other reservation that was tried changes that."]
     lines = ["With one more change"]
     for option in sorted(changed, key=lambda option: option.rank, reverse=True):
-        aligned = sum(option.aligned.values())
-        served = _served(option, total)
+        _, served, aligned, *_ = _numbers(option, total)
         lines.append(f"  {counted(option.pods, 'pod')}, {served} served, {aligned} aligned: {option.change}")
     return lines
 
 
-def _advice(report: ShapesReport) -> str:
-    if report.best.change == "as configured":
-        return "No setting that was tried serves more: the nodes are best as they are configured."
-    scope = "" if report.best.policy == "none" else f", topologyManagerScope: {report.best.scope}"
-    change = f", {report.best.change}" if report.best.change else ""
-    return f"Best: topologyManagerPolicy: {report.best.policy}{scope}{change}"
-
-
 def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
-    same = report.best is report.configured
-    counts = ("pods", "by sums", "as configured", *(() if same else ("at best",)))
+    runs = {"by sums": report.sums, "as configured": report.configured, "at best": report.best}
+    if report.best is report.configured:
+        del runs["at best"]
+    counts = ("pods", *runs)
     table = columns("shape", *counts, right=counts, folds=("shape", *counts), style="dim")
     for shape in load.shapes:
-        runs = [report.sums, report.configured, *(() if same else (report.best,))]
-        add_row(table, shape.name, str(shape.count), *(str(run.admitted.get(shape.name, 0)) for run in runs))
+        add_row(table, shape.name, shape.count, *(run.admitted.get(shape.name, 0) for run in runs.values()))
     return table
 
 
-def _free_lines(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
+def _free_lines(kind: KindOutcome, free: Free, load: Load) -> Iterator[RenderableType]:
     """Yield what no shape can use of a full node of a kind: of resources that shapes ask for, and GPUs."""
-
-    if kind.free is None:
-        return
     busy = f"{kind.busy} of {counted(len(kind.names), 'node')} busy"
     yield text_line(f"{folded(kind.names)}: {busy}; of a full one no shape can use", "bold")
-    requested = {
-        name for shape in load.shapes for container in shape.pod.containers for name in container.limits
-    }
-    shown_devices = [name for name in kind.free.devices if name in requested or is_counted(name)]
-    nodes = tuple(
-        replace(node, devices={name: node.devices[name] for name in shown_devices})
-        for node in kind.free.numa_nodes
+    requested = {name for shape in load.shapes for one in shape.pod.containers for name in one.limits}
+    shown = [name for name in free.devices if name in requested or is_counted(name)]
+    numa_nodes = tuple(
+        replace(node, devices={name: node.devices[name] for name in shown}) for node in free.numa_nodes
     )
-    yield from left_on_node(
-        replace(
-            kind.free, devices={name: kind.free.devices[name] for name in shown_devices}, numa_nodes=nodes
-        )
-    )
+    devices = {name: free.devices[name] for name in shown}
+    yield from left_on_node(replace(free, devices=devices, numa_nodes=numa_nodes))
     if kind.no_more_pods:
         yield text_line("it runs as many pods as its kubelet takes (maxPods)")
 

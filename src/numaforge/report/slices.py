@@ -8,15 +8,14 @@ from math import lcm
 from typing import NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.lib.quantity import counted
-from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
+from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.slices import partitions_of
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.plan import NodePlan
-from numaforge.report.columns import assembled
+from numaforge.report.columns import assembled, indented
 from numaforge.report.wording import human_bytes
 from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
 from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
@@ -60,17 +59,16 @@ class GpuParts(NamedTuple):
 
 def parts_of(gpu: Gpu) -> GpuParts | None:
     """Return how a GPU is cut; None where it has no parts, or where they are not known."""
-    if gpu.partition is not None:
-        return _partitions(gpu, gpu.partition)
+    if (cut := gpu.partition) is not None:
+        count = partitions_of(gpu)
+        return partition_parts(cut.compute or "", cut.memory, count, gpu.memory_bytes, cut.memory_bytes)
     model, instances = known_model(gpu), instances_in(gpu)
     if model is None or not instances or not within(model.memory_slices, instances):
         return None
     parts = instance_parts(instances)
     counts = Counter(one.profile for one in sorted(instances, key=lambda one: one.start))
-    words = ", ".join(f"{count} x {name}" for name, count in counts.items())
-    return GpuParts(
-        "MIG", words, counted(len(parts), "instance"), model.memory_slices, (PartRow("instance", parts),)
-    )
+    words, rows = ", ".join(f"{count} x {name}" for name, count in counts.items()), PartRow("instance", parts)
+    return GpuParts("MIG", words, counted(len(parts), "instance"), model.memory_slices, (rows,))
 
 
 def instances_in(gpu: Gpu | None) -> list[MigInstance]:
@@ -98,15 +96,11 @@ def instance_parts(instances: Iterable[MigInstance]) -> tuple[GpuPart, ...]:
 
 def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
     """Return a machine's GPUs as planned, by PCI address."""
-    planned = machine_as_planned(machine, plan)
-    return {gpu.pci_address: gpu for gpu in planned.gpus}
+    return {gpu.pci_address: gpu for gpu in machine_as_planned(machine, plan).gpus}
 
 
 def row_text(units: int, parts: Iterable[GpuPart], width: int) -> str:
-    """Return a row of characters with each part as a box: `|1g  |1g  |----|`; dashes are free.
-
-    A unit is `width` characters wide.
-    """
+    """Return each part as a box, `width` characters a unit: `|1g  |1g  |----|`; dashes are free."""
     row, position = "", 0
     for part in parts:
         row += _free(part.start - position, width)
@@ -123,31 +117,26 @@ def unit_width(rows: Iterable[Sequence[GpuPart]], least: int) -> int:
 def before_and_after(
     addresses: Sequence[str], title: str, current: str, planned: str, nothing: str
 ) -> Iterator[RenderableType]:
-    """Yield the change of identical GPUs: a title, and both pictures where they differ.
-
-    `nothing` replaces an empty `after`.
-    """
+    """Yield the change of identical GPUs: a title, and both pictures where they differ, or `nothing`."""
     yield assembled((", ".join(addresses), "bold"), f"  {title}")
     lines = [planned] if planned else []
     if current and current != planned:
         lines = ["before", current, "after", planned or nothing]
-    yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
+    yield from indented(map(Text, lines))
 
 
 def partitions_section(plan: AmdPartitionsPlan, machine: NodeTopology | None) -> RenderableType:
-    """Return the planned partitions of AMD's GPUs, with the current ones where they differ.
-
-    Without the machine their memory is not known.
-    """
+    """Return the planned partitions of AMD's GPUs, with the current ones, if known, where they differ."""
     live_gpus = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
     planned = {gpu.pci_address: gpu for gpu in partitioned(machine, plan).gpus} if machine else {}
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
-        current = parts_of(live_gpus[one.pci_address]) if one.pci_address in live_gpus else None
-        target = parts_of(planned[one.pci_address]) if one.pci_address in planned else None
+        address = one.pci_address
+        current = parts_of(live_gpus[address]) if address in live_gpus else None
+        target = parts_of(planned[address]) if address in planned else None
         target = target or partition_parts(one.compute, one.memory, one.partitions, None)
         title = f"{one.modes}: {target.words}" if target else one.modes
-        alike.setdefault((title, _rows_text(current), _rows_text(target)), []).append(one.pci_address)
+        alike.setdefault((title, _rows_text(current), _rows_text(target)), []).append(address)
     lines = (before_and_after(gpus, *key, nothing="not known") for key, gpus in alike.items())
     return Group(*chain.from_iterable(lines))
 
@@ -185,11 +174,6 @@ def partition_parts(
         PartRow("memory", _even(regions, units, [region] * regions, "part of the memory", region)),
     )
     return GpuParts(" ".join(filter(None, (compute, memory))), words, short, units, rows)
-
-
-def _partitions(gpu: Gpu, cut: GpuPartition) -> GpuParts | None:
-    count = partitions_of(gpu)
-    return partition_parts(cut.compute or "", cut.memory, count, gpu.memory_bytes, cut.memory_bytes)
 
 
 def _size(size_bytes: int | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
 from numaforge.report.columns import text_line
 from numaforge.report.hostnames import grouped_by_reason, in_short
@@ -53,11 +54,6 @@ class _Failure(NamedTuple):
     reason: str
     results: tuple[HostResult, ...]
 
-    @property
-    def heading(self) -> str:
-        """Their number, state and reason: `5 rolled back: not Ready after 300 s`."""
-        return ": ".join(filter(None, (f"{len(self.results)} {self.state}", self.reason)))
-
 
 def results_of(report: FleetReport) -> list[HostResult]:
     """Return the result of every host, the gravest first and then by name as the report has them."""
@@ -65,14 +61,16 @@ def results_of(report: FleetReport) -> list[HostResult]:
         HostResult(host, outcome.ending.replace("-", " "), outcome.reason, outcome.details)
         for host, outcome in report.outcomes.items()
     ]
-    failed: tuple[tuple[str, Mapping[str, str]], ...] = (
-        ("left in progress", report.under_way),
-        ("refused", report.refused),
-        ("unreachable", report.unreachable),
-        ("not begun", report.not_begun),
-        ("unchanged", dict.fromkeys(report.as_planned, "")),
-    )
-    results += [HostResult(host, state, why) for state, hosts in failed for host, why in hosts.items()]
+    failed: dict[str, Mapping[str, str]] = {
+        "left in progress": report.under_way,
+        "refused": report.refused,
+        "unreachable": report.unreachable,
+        "not begun": report.not_begun,
+        "unchanged": dict.fromkeys(report.as_planned, ""),
+    }
+    results += [
+        HostResult(host, state, why) for state, hosts in failed.items() for host, why in hosts.items()
+    ]
     gravity = list(STYLES)
     return sorted(results, key=lambda result: gravity.index(result.state))
 
@@ -98,8 +96,8 @@ def summary(
     screen: print them without wrapping.
     """
     results = results_of(report)
-    said = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"
-    head = _wrapped(said if results else nothing, screen.width, "bold")
+    counts = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"
+    head = _wrapped(counts if results else nothing, screen.width, "bold")
     if report.stopped:
         head += _wrapped(f"stopped: {report.stopped}", screen.width, "yellow", most=_LINES_OF_A_REASON)
     foot = [line for note in notes for line in _wrapped(note, screen.width, "yellow")]
@@ -147,23 +145,24 @@ def report_document(
 
 def _failures_by_state(results: Iterable[HostResult]) -> list[_Failure]:
     """Return the failures by state and reason, the gravest first."""
-    by_state: dict[str, dict[str, HostResult]] = {}
-    for result in results:
-        if result.state not in AS_WISHED:
-            by_state.setdefault(result.state, {})[result.host] = result
+    by_host = {result.host: result for result in results if result.state not in AS_WISHED}
+    by_state = grouped((result.state, result) for result in by_host.values())
     return [
-        _Failure(state, reason, tuple(results[host] for host in hosts))
-        for state, results in by_state.items()
-        for reason, hosts in grouped_by_reason({host: result.reason for host, result in results.items()})
+        _Failure(state, reason, tuple(by_host[host] for host in hosts))
+        for state, several in by_state.items()
+        for reason, hosts in grouped_by_reason({result.host: result.reason for result in several})
     ]
 
 
 def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[Text]:
     """Yield as many failures as fit, with details in the remaining room."""
+    firsts = {failure.state: failure for failure in reversed(failures)}.values()
     shown: dict[_Failure, list[Text]] = {}
-    for number, failure in enumerate(_each_state_first(failures), start=1):
+    # the first failure of each state before the others, so that no state is left out
+    for number, failure in enumerate(sorted(failures, key=lambda one: one not in firsts), start=1):
+        heading = ": ".join(filter(None, (f"{len(failure.results)} {failure.state}", failure.reason)))
         lines = [
-            *_wrapped(failure.heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
+            *_wrapped(heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
             text_line(_shortened(f"  {in_short(result.host for result in failure.results)}", width)),
         ]
         if len(lines) + (number < len(failures)) > room:
@@ -182,16 +181,6 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
         yield text_line(f"and {counted(hidden, 'more reason')}")
 
 
-def _each_state_first(failures: Iterable[_Failure]) -> list[_Failure]:
-    """Return the first failure of each state before the others, so that no state is left out."""
-    counts: Counter[str] = Counter()
-    ranks = {}
-    for failure in failures:
-        ranks[failure] = counts[failure.state]
-        counts[failure.state] += 1
-    return sorted(ranks, key=lambda failure: min(ranks[failure], 1))
-
-
 def _details(result: HostResult, width: int) -> list[Text]:
     lines = [f"  {result.host}: {detail}" for detail in result.details]
     if len(lines) > _LINES_OF_DETAILS:
@@ -201,19 +190,12 @@ def _details(result: HostResult, width: int) -> list[Text]:
 
 
 def _wrapped(text: str, width: int, style: str = "", most: int | None = None) -> list[Text]:
-    """Return a text wrapped to `width`, in at most `most` lines."""
-    placeholder = f" {ELLIPSIS}"
-    # A count and its state stay on one line: textwrap does not break at a no-break space.
-    words = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", in_one_line(text))
-    lines = textwrap.wrap(
-        words,
-        width,
-        subsequent_indent="  ",
-        max_lines=most,
-        placeholder=placeholder,
-        break_on_hyphens=False,
-    )
-    return [text_line(line.replace("\N{NO-BREAK SPACE}", " "), style=style) for line in lines]
+    """Return a text wrapped to `width`, in at most `most` lines; a count and its state stay on one line."""
+    blank = "\N{NO-BREAK SPACE}"  # at which textwrap does not break
+    words = re.sub(r"(?<=\d) (?=[a-z])", blank, in_one_line(text))
+    wrap = textwrap.TextWrapper(width, subsequent_indent="  ", max_lines=most, placeholder=f" {ELLIPSIS}")
+    wrap.break_on_hyphens = False
+    return [text_line(line.replace(blank, " "), style=style) for line in wrap.wrap(words)]
 
 
 def _shortened(text: str, width: int) -> str:

@@ -1,5 +1,6 @@
 """Write a picture as SVG: one file with its own colours and patterns, no script and no font to fetch."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from xml.sax.saxutils import escape, quoteattr
@@ -19,10 +20,7 @@ _INVISIBLE = frozenset(
 
 
 def draw(topology: NodeTopology, plan: NodePlan | None = None) -> str:
-    """Return the SVG of a machine; with a plan, colours tell reserved and allocatable CPUs and memory.
-
-    The same input gives the same text. Raises PlanError for a plan with other CPUs than the machine's.
-    """
+    """Return the SVG of a machine, always the same; with a plan, colours tell reserved CPUs and memory."""
     return "\n".join(_document(lay_out(topology, plan))) + "\n"
 
 
@@ -70,12 +68,9 @@ def _box(box: Box) -> Iterator[str]:
 
 
 def _text(text: Text, on_reserved: bool) -> str:
-    classes = [
-        name
-        for name, applies in (("bold", text.bold), ("muted", text.muted), ("on-reserved", on_reserved))
-        if applies
-    ]
-    styled = f' class="{" ".join(classes)}"' if classes else ""
+    classes = {"bold": text.bold, "muted": text.muted, "on-reserved": on_reserved}
+    names = " ".join(name for name, applies in classes.items() if applies)
+    styled = f' class="{names}"' if names else ""
     anchor = f' text-anchor="{text.anchor}"' if text.anchor != "start" else ""
     return (
         f'<text x="{_number(text.x)}" y="{_number(text.y)}" font-size="{_number(text.size)}"{anchor}{styled}>'
@@ -85,12 +80,7 @@ def _text(text: Text, on_reserved: bool) -> str:
 
 def _escaped(text: str) -> str:
     """Escape for XML, with the control characters that XML 1.0 cannot hold replaced."""
-    return escape("".join(character if _in_xml(character) else "\ufffd" for character in text))
-
-
-def _in_xml(character: str) -> bool:
-    code = ord(character)
-    return character in "\t\n\r" or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+    return escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text))
 
 
 def _number(value: float) -> str:

@@ -1,6 +1,7 @@
 """Tables of a machine and of a plan, readable at 80 columns, on a terminal or in a pipe."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,14 +13,16 @@ from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, nodes_
 from numaforge.machine.topology.memory_mode import DRIVER, NUMA, gpu_memory_mode
 from numaforge.machine.topology.model import (
     Accelerator,
+    CpuSet,
     Gpu,
     L3Cache,
     Nic,
     NodeTopology,
     NumaNode,
+    Package,
     why_no_version,
 )
-from numaforge.report.columns import add_row, assembled, columns, text_line, title_line
+from numaforge.report.columns import add_row, assembled, columns, filled, text_line, title_line
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.machine_wording import (
     accelerator_label,
@@ -40,10 +43,13 @@ _CPULIST_WIDTH = 16  # a plan's table has two of them side by side on 80 columns
 
 def topology_tables(topology: NodeTopology) -> RenderableType:
     """Return the tables of a machine: its facts, NUMA nodes, GPUs, NICs and rails."""
+    swap = f"{human_bytes(topology.swap_bytes)} swap" if topology.swap_bytes else "no swap"
+    cgroups = f"cgroup v{topology.cgroup_version}" if topology.cgroup_version else ""
+    sizes = [*memory_and_devices(topology), "" if topology.swap_bytes is None else swap, cgroups]
     parts: list[RenderableType] = [
         title_line(topology.hostname or "this machine", _system(topology)),
         text_line(joined(cpu_counts(topology))),
-        text_line(joined([*memory_and_devices(topology), _swap(topology.swap_bytes), _cgroups(topology)])),
+        text_line(joined(sizes)),
         *_facts(topology),
         text_line(""),
         _numa_node_table(topology),
@@ -67,20 +73,18 @@ def _system(topology: NodeTopology) -> str:
 
 def _facts(topology: NodeTopology) -> list[Text]:
     """Return the facts that are known, in one line each."""
-    facts = [
-        *(
-            (f"CPUs {state}", f"{format_cpulist(cpus)} ({counted(len(cpus), 'CPU')})")
-            for state, cpus in (("offline", topology.offline), ("isolated", topology.isolated))
-            if cpus
-        ),
-        ("Frequency", _frequency(topology)),
-        ("Distances", _distances(topology)),
-        ("Kubelet", _kubelet(topology)),
-        ("NVIDIA driver", driver_words(topology.nvidia)),
-        ("GPU memory", _gpu_memory(topology)),
-        ("Not readable", _unreadable(topology.unreadable)),
-    ]
-    return [assembled((f"{name}: ", "bold"), value) for name, value in facts if value]
+    paths, others = ", ".join(topology.unreadable[:3]), " and others" if topology.unreadable[3:] else ""
+    facts = {
+        "CPUs offline": _counted_cpus(topology.offline),
+        "CPUs isolated": _counted_cpus(topology.isolated),
+        "Frequency": _frequency(topology),
+        "Distances": _distances(topology),
+        "Kubelet": _kubelet(topology),
+        "NVIDIA driver": driver_words(topology.nvidia),
+        "GPU memory": _gpu_memory(topology),
+        "Not readable": f"{paths}{others}; capture as root to see them" if paths else "",
+    }
+    return [assembled((f"{name}: ", "bold"), value) for name, value in facts.items() if value]
 
 
 def _gpu_memory(topology: NodeTopology) -> str:
@@ -92,31 +96,20 @@ def _gpu_memory(topology: NodeTopology) -> str:
     return f"{words.get(mode.mode or '', 'not known whose it is')}: {mode.reason}"
 
 
+def _counted_cpus(cpus: CpuSet) -> str:
+    return f"{format_cpulist(cpus)} ({counted(len(cpus), 'CPU')})" if cpus else ""
+
+
 def _frequency(topology: NodeTopology) -> str:
     cpufreq = topology.cpufreq
     if cpufreq is None:
         return "not scaled by the kernel (no cpufreq)"
-    cpus_by_governor: dict[str, set[int]] = {}
-    for cpu, governor in cpufreq.governors.items():
-        cpus_by_governor.setdefault(governor, set()).add(cpu)
-    if len(cpus_by_governor) == 1:
-        governors = f"governor {next(iter(cpus_by_governor))}"
-    else:
-        governors = ", ".join(
-            f"governor {name} on {format_cpulist(cpus)}" for name, cpus in sorted(cpus_by_governor.items())
-        )
+    governors = sorted(grouped((governor, cpu) for cpu, governor in cpufreq.governors.items()).items())
+    words = ", ".join(f"governor {name} on {format_cpulist(cpus)}" for name, cpus in governors)
+    if len(governors) == 1:
+        words = f"governor {governors[0][0]}"
     offered = f"offers {', '.join(cpufreq.available)}" if cpufreq.available else ""
-    return joined([cpufreq.driver or "", governors if cpus_by_governor else "", offered])
-
-
-def _swap(swap_bytes: int | None) -> str:
-    if swap_bytes is None:
-        return ""
-    return f"{human_bytes(swap_bytes)} swap" if swap_bytes else "no swap"
-
-
-def _cgroups(topology: NodeTopology) -> str:
-    return f"cgroup v{topology.cgroup_version}" if topology.cgroup_version else ""
+    return joined([cpufreq.driver or "", words, offered])
 
 
 def _kubelet(topology: NodeTopology) -> str:
@@ -124,12 +117,6 @@ def _kubelet(topology: NodeTopology) -> str:
     if kubelet is None:
         return why_no_version(kubelet)
     return joined([kubelet.version or why_no_version(kubelet), kubelet.config_file or "no config file"])
-
-
-def _unreadable(paths: Sequence[str]) -> str:
-    if not paths:
-        return ""
-    return f"{', '.join(paths[:3])}{' and others' if len(paths) > 3 else ''}; capture as root to see them"
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
@@ -144,10 +131,10 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
         without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else without_cpus
         add_row(
             table,
-            str(node.id),
-            _ids(package.id for package in topology.packages if package.cpus & node.cpus),
+            node.id,
+            ",".join(str(one.id) for one in sorted(_packages(node, topology), key=lambda one: one.id)),
             wrapped_cpulist(format_cpulist(node.cpus), _CPULIST_WIDTH) or without_cpus,
-            str(sum(1 for core in topology.cores if core.cpus & node.cpus)),
+            sum(1 for core in topology.cores if core.cpus & node.cpus),
             _l3(node, topology.l3_caches),
             human_bytes(node.memory_bytes),
             _pools(node),
@@ -166,55 +153,53 @@ def _pools(node: NumaNode) -> tuple[str, ...]:
     return names or (("none",) if pools else ())
 
 
+def _packages(node: NumaNode, topology: NodeTopology) -> list[Package]:
+    return [package for package in topology.packages if package.cpus & node.cpus]
+
+
 def _distances(topology: NodeTopology) -> str:
     """Return the distances of NUMA nodes: by package where that suffices, else for each node."""
-    packages = {
-        node.id: {p.id for p in topology.packages if p.cpus & node.cpus} for node in topology.numa_nodes
+    packages = {node.id: {one.id for one in _packages(node, topology)} for node in topology.numa_nodes}
+    kinds: dict[str, set[int]] = {
+        "inside a package": set(),
+        "between packages": set(),
+        "to NUMA nodes without CPUs": set(),
+        "to NUMA nodes of GPUs": set(),
     }
-    inside: set[int] = set()
-    across: set[int] = set()
-    without: set[int] = set()
-    to_gpus: set[int] = set()
+    inside, across, without, to_gpus = kinds.values()
     of_gpus = nodes_of_gpus(topology)
     for node in topology.numa_nodes:
         for neighbour, distance in node.distances.items():
-            neighbour_packages = packages.get(neighbour, set())
+            theirs = packages.get(neighbour, set())
             if neighbour == node.id or {node.id, neighbour} <= of_gpus:
                 continue
             if {node.id, neighbour} & of_gpus:
                 to_gpus.add(distance)
-            elif not packages[node.id] or not neighbour_packages:
+            elif not packages[node.id] or not theirs:
                 without.add(distance)
-            elif packages[node.id] & neighbour_packages:
-                inside.add(distance)
             else:
-                across.add(distance)
+                (inside if packages[node.id] & theirs else across).add(distance)
     if all(len(distances) <= 1 for distances in (inside, across, without)):
-        phrases = [*(f"{d} inside a package" for d in inside), *(f"{d} between packages" for d in across)]
-        gpus = " or ".join(map(str, sorted(to_gpus)))
-        phrases += [f"{d} to NUMA nodes without CPUs" for d in without]
-        return ", ".join([*phrases, *([f"{gpus} to NUMA nodes of GPUs"] if gpus else [])])
-    return "; ".join(_distances_from(node) for node in topology.numa_nodes if len(node.distances) > 1)
-
-
-def _distances_from(node: NumaNode) -> str:
-    by_distance = ((distance, peer) for peer, distance in node.distances.items() if peer != node.id)
-    return f"{node.id} is " + ", ".join(
-        f"{distance} from {format_cpulist(peers)}" for distance, peers in sorted(grouped(by_distance).items())
-    )
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ",".join(str(one) for one in sorted(ids))
+        shown = {kind: " or ".join(map(str, sorted(distances))) for kind, distances in kinds.items()}
+        return ", ".join(f"{distances} {kind}" for kind, distances in shown.items() if distances)
+    lines = []
+    for node in topology.numa_nodes:
+        by_distance = grouped(
+            (distance, peer) for peer, distance in node.distances.items() if peer != node.id
+        )
+        others = (
+            f"{distance} from {format_cpulist(peers)}" for distance, peers in sorted(by_distance.items())
+        )
+        lines += [f"{node.id} is {', '.join(others)}"] if len(node.distances) > 1 else []
+    return "; ".join(lines)
 
 
 def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
-    sizes = [
-        human_bytes(cache.size_bytes) + (f" L{cache.level}" if cache.level != 3 else "")
-        for cache in caches
-        if cache.cpus & node.cpus
-    ]
-    return ", ".join(f"{sizes.count(size)} x {size}" for size in sorted(set(sizes)))
+    shared = [cache for cache in caches if cache.cpus & node.cpus]
+    sizes = Counter(
+        human_bytes(cache.size_bytes) + (f" L{cache.level}" if cache.level != 3 else "") for cache in shared
+    )
+    return ", ".join(f"{count} x {size}" for size, count in sorted(sizes.items()))
 
 
 def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
@@ -235,36 +220,26 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     ]
     headers = ("GPU", "PCI" if numbered else "GPU", "NUMA", "Model", "Memory", "Slices", "Link", "NVLinks")
     shown = [column for column in range(len(headers)) if any(row[column] for row in rows)]
-    number = "GPU" if numbered else ""
-    table = columns(*(headers[column] for column in shown), right=(number, "NUMA", "Memory", "NVLinks"))
-    for row in rows:
-        add_row(table, *(row[column] for column in shown))
-    return table
+    right = ("GPU" if numbered else "", "NUMA", "Memory", "NVLinks")
+    table = columns(*(headers[column] for column in shown), right=right)
+    return filled(table, ([row[column] for column in shown] for row in rows))
 
 
 def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
     headers = ("Accelerator", "NUMA", "Device", "Driver")
-    table = columns(*headers, right=("NUMA",), wraps=headers[1:])
-    for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address):
-        add_row(
-            table, one.pci_address, _numa_node_number(one.numa_node), accelerator_label(one), one.driver or ""
-        )
-    return table
+    rows = (
+        (one.pci_address, _numa_node_number(one.numa_node), accelerator_label(one), one.driver or "")
+        for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address)
+    )
+    return filled(columns(*headers, right=("NUMA",), wraps=headers[1:]), rows)
 
 
 def _nic_table(nics: Sequence[Nic]) -> RenderableType:
     headers = ("NIC", "NUMA", "Interface", "RDMA", "Rate", "Driver")
     table = columns(*headers, right=("NUMA",), wraps=headers[1:])
     for nic in sorted(nics, key=lambda nic: nic.pci_address):
-        add_row(
-            table,
-            nic.pci_address,
-            _numa_node_number(nic.numa_node),
-            nic.interface or "",
-            nic.rdma_device or "",
-            nic_speed(nic),
-            nic.driver or "",
-        )
+        names = (nic.interface or "", nic.rdma_device or "", nic_speed(nic), nic.driver or "")
+        add_row(table, nic.pci_address, _numa_node_number(nic.numa_node), *names)
     return table
 
 

@@ -118,10 +118,7 @@ def _width(stream: TextIO) -> int | None:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """Return a line wrapped to `width`, with later lines indented by two more.
-
-    A style continues over the end of a line; names, paths and commands between backticks stay whole.
-    """
+    """Return a line wrapped to `width`; styles go on, names and commands between backticks stay whole."""
     line = line_of(line)
     shown = click.unstyle(line)
     if len(shown) <= width:
@@ -268,10 +265,7 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[str], object]]:
-    """Show on a terminal's standard error what a command waits for, and since when.
-
-    Yields a function that shows the progress; -v prints the duration.
-    """
+    """Show on standard error what a command waits for, since when, and what the yielded function is given."""
     far, began = [""], time.monotonic()
     with step(title):
         if _option(QUIET) or (screen := rewritable()) is None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
-from numaforge.machine.topology.model import CoreCaches, NodeTopology, NumaNode
+from numaforge.machine.topology.model import NodeTopology, NumaNode
 from numaforge.report.machine_wording import (
     accelerator_label,
     empty_numa_nodes,
@@ -35,14 +35,15 @@ class TreeLine:
 
 
 def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
-    """Return the lines of a machine, in ASCII, except for names that the host reports.
-
-    `whole` adds the caches of each core and the PCI devices of other kinds.
-    """
+    """Return a machine in lines of ASCII; `whole` adds the caches of cores and other PCI devices."""
     root = TreeLine(f"{topology.hostname or 'this machine'}: {human_bytes(topology.memory_bytes)} memory")
     if not whole:
         topology = replace(topology, other_devices=(), core_caches=())
-    root.below += map(TreeLine, map(_of_cores, topology.core_caches))
+    for caches in topology.core_caches:  # all of one kind and size
+        kind = {"Data": "d", "Instruction": "i"}.get(caches.kind, "")
+        name = f"L{caches.level}{kind} {human_bytes(caches.size_bytes)}"
+        text = f"{name}: {caches.count} of them, CPUs {format_cpulist(caches.cpus)}"
+        root.below.append(TreeLine(text))
     placed: set[int] = set()
     for package in topology.packages:
         nodes = [node for node in topology.numa_nodes if node.cpus and node.cpus <= package.cpus]
@@ -53,8 +54,7 @@ def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
     root.below += [_numa_node(node, topology) for node in unplaced if not is_empty(node)]
     root.below += map(TreeLine, empty_numa_nodes(unplaced, topology))
     node_ids = {node.id for node in topology.numa_nodes}
-    elsewhere = _devices(topology, lambda numa_node: numa_node not in node_ids)
-    if elsewhere:
+    if elsewhere := _devices(topology, lambda numa_node: numa_node not in node_ids):
         root.below.append(TreeLine("NUMA node not known", elsewhere))
     return "".join(f"{in_one_line(line)}\n" for line in _lines(root))
 
@@ -71,20 +71,12 @@ def _numa_node(node: NumaNode, topology: NodeTopology) -> TreeLine:
 def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[TreeLine]:
     """Return the last-level caches that serve these CPUs, each with its cores."""
     lines = []
-    for cache in topology.l3_caches:
-        if shared := cache.cpus & cpus:
-            cores = sum(1 for core in topology.cores if core.cpus & shared)
-            size = human_bytes(cache.size_bytes)
-            text = f"L{cache.level} {size}: {counted(cores, 'core')}, CPUs {format_cpulist(shared)}"
-            lines.append(TreeLine(text))
+    for cache in (one for one in topology.l3_caches if one.cpus & cpus):
+        shared = cache.cpus & cpus
+        cores = counted(sum(1 for core in topology.cores if core.cpus & shared), "core")
+        name = f"L{cache.level} {human_bytes(cache.size_bytes)}"
+        lines.append(TreeLine(f"{name}: {cores}, CPUs {format_cpulist(shared)}"))
     return lines
-
-
-def _of_cores(caches: CoreCaches) -> str:
-    """Return all caches of one kind and size: `L2 2 MiB: 112 of them, CPUs 0-223`."""
-    kind = {"Data": "d", "Instruction": "i"}.get(caches.kind, "")
-    size = human_bytes(caches.size_bytes)
-    return f"L{caches.level}{kind} {size}: {caches.count} of them, CPUs {format_cpulist(caches.cpus)}"
 
 
 def _devices(topology: NodeTopology, accepts: Callable[[int | None], bool]) -> list[TreeLine]:

@@ -7,7 +7,7 @@ from numaforge.lib.errors import ExitCode
 from numaforge.lib.quantity import counted
 from numaforge.report.hostnames import alike, folded
 from numaforge.report.terminal import Screen, style
-from numaforge.report.wording import wrapped
+from numaforge.report.wording import styled_lines, wrapped
 from numaforge.verification.suite import CaseResult, failures
 
 _STATES = {"not as planned": "red", "unreachable": "yellow", "as planned": "green"}
@@ -30,18 +30,12 @@ def lines(results: Sequence[CaseResult], screen: Screen) -> list[str]:
     for (state, _), hosts in groups:
         number[state] += len(hosts)
     counts = ", ".join(f"{count} {state}" for state, count in reversed(number.items()) if count)
-    total = sum(number.values())
     tests = f"{counted(sum(result.outcome == 'passed' for result in results), 'promise')} kept"
-    shown = [
-        style(line, bold=True)
-        for line in wrapped(f"{counted(total, 'host')}: {counts} ({tests})", screen.width, "")
-    ]
+    total = counted(sum(number.values()), "host")
+    shown = styled_lines(f"{total}: {counts} ({tests})", screen.width, bold=True)
     for (state, differences), hosts in groups:
         heading = f"{counted(len(hosts), 'host')} {state}: {folded(hosts)}"
-        shown += [
-            style(line, fg=_STATES[state], bold=state != "as planned")
-            for line in wrapped(heading, screen.width, "")
-        ]
+        shown += styled_lines(heading, screen.width, fg=_STATES[state], bold=state != "as planned")
         for difference in differences[:_SHOWN_DIFFERENCES]:
             shown += wrapped(difference, screen.width)
         if len(differences) > _SHOWN_DIFFERENCES:
@@ -72,13 +66,8 @@ def _alike(results: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ..
         of_host.setdefault(result.host, []).append(result)
     groups: dict[tuple[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = {}
     for host, failed in of_host.items():
-        state = (
-            "as planned"
-            if not failed
-            else "unreachable"
-            if any(result.unreachable for result in failed)
-            else "not as planned"
-        )
+        silent = any(result.unreachable for result in failed)
+        state = "unreachable" if silent else "not as planned" if failed else "as planned"
         differences = tuple(dict.fromkeys(_difference(result) for result in failed))
         name = host.removeprefix("ssh://")
         shared = tuple(alike(text, name) for text in differences)

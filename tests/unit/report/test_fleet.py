@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from numaforge.lib.file_content import FileContent
 from numaforge.node.bundle import FileChange, FileState
-from numaforge.report.fleet import HostSummary, diff_lines, fleet_document, fleet_lines
+from numaforge.report.fleet import HostSummary, condensed, diff_lines, fleet_document, fleet_lines
 from numaforge.report.hostnames import folded
-from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen
 
 NAMES = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.report.sums import Grain
+from numaforge.report.wording import Grain
 
 GIB = 2**30
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from numaforge.commands.rollout.preflight import refused_hosts
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.machine.topology.trays import BY_HOST, NODE_LISTS, Tray
-from numaforge.report.racks import disagreement_text
+from numaforge.report.hostnames import disagreement_text
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions

@@ -68,11 +68,7 @@ def abort(program: Pyinfra, output: str, verbose: bool, timeout: float) -> int:
 
 
 def _login(program: Pyinfra) -> RolloutOptions | None:
-    """Return how to reach the cluster, by the command line and the inventory; asks no host.
-
-    Returns None for a shard without hosts. Raises NumaforgeError where the inventory cannot be read without
-    --kubeconfig, and where hosts disagree.
-    """
+    """Return how to reach the cluster, by options and inventory; None for a shard without hosts."""
     chosen = {*LOGIN, "unreachable_timeout"}
     login = {name: value for name, value in program.options.items() if name in chosen}
     try:

@@ -140,10 +140,7 @@ def options_of(options: Mapping[str, Any]) -> RolloutOptions:
 def _program(
     inventory: str, deploy: str | None, limits: tuple[str, ...], role: RunRole, options: Mapping[str, Any]
 ) -> Pyinfra:
-    """Return how to run pyinfra here.
-
-    Raises NumaforgeError for invalid options, and for files that do not exist.
-    """
+    """Return how to run pyinfra here; refuses invalid options and missing files."""
     chosen = _chosen(options)
     read_options(chosen, where="the command line")
     if len(role.name) > _LONGEST_NAME or not _NAME.fullmatch(role.name):

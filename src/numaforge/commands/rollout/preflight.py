@@ -13,8 +13,7 @@ from numaforge.lib.ordering import natural
 from numaforge.lib.quantity import counted
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
-from numaforge.report.hostnames import grouped_by_reason, in_short
-from numaforge.report.racks import disagreement_text
+from numaforge.report.hostnames import disagreement_text, grouped_by_reason, in_short
 from numaforge.report.terminal import progress
 from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.control_plane import is_control_plane
@@ -64,10 +63,7 @@ def asked(program: Pyinfra, steps: Steps[T], activity: str) -> T:
 
 
 def common_options(survey: Survey) -> RolloutOptions:
-    """Return the options that all hosts agree on, without refused and silent hosts.
-
-    Raises NumaforgeError for hosts that disagree, and where none is left.
-    """
+    """Return the options that all hosts agree on. Raises NumaforgeError where they do not."""
     if not survey.needs:
         silent = did_not_answer(survey)
         others = {**dict.fromkeys(survey.without_kubelet, "without a kubelet"), **silent}
@@ -94,10 +90,7 @@ def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]
 
 
 def agreed(options_of: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:
-    """Return the options among `names` that hosts set; `options_of` has each host's options.
-
-    Raises NumaforgeError for hosts that disagree.
-    """
+    """Return the options among `names` that hosts set; raises NumaforgeError for hosts that disagree."""
     common: dict[str, Any] = {}
     said_by: dict[str, str] = {}
     for host, options in options_of.items():

@@ -10,8 +10,7 @@ from pyinfra.api import Host
 from numaforge.lib.quantity import counted
 from numaforge.lib.reasons import Notice
 from numaforge.lib.unfinished import Unfinished
-from numaforge.report.fleet import HostSummary
-from numaforge.report.moves import condensed
+from numaforge.report.fleet import HostSummary, condensed
 from numaforge.report.printable import plain
 from numaforge.run.hosts.overview import overview
 
