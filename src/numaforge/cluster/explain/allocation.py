@@ -176,6 +176,7 @@ class _Search:
     ) -> None:
         self._devices = devices
         self._specs = specs
+        self._steps = [(claim, *request) for claim, spec in enumerate(specs) for request in spec.requests]
         self._matches = matches
         self._maybe = maybe
         self._trials = 0
@@ -208,19 +209,17 @@ class _Search:
         """
         for _, wish in (row for spec in self._specs for row in spec.wishes):
             self._candidates(wish)
-        return self._result if self._request(0, 0) else None
+        return self._result if self._request(0) else None
 
-    def _request(self, claim: int, number: int) -> bool:
-        if claim == len(self._specs):
+    def _request(self, step: int) -> bool:
+        """Return whether the requests from this step on can be served."""
+        if step == len(self._steps):
             return True
-        spec = self._specs[claim]
-        if number == len(spec.requests):
-            return self._request(claim + 1, 0)
-        name, ways = spec.requests[number]
+        _, name, ways = self._steps[step]
         for wish in ways:
             request = name if len(ways) == 1 and wish.name == name else f"{name}/{wish.name}"
             listed, count = self._candidates(wish)
-            if count and self._take(claim, number, request, wish, listed, 0, count):
+            if count and self._take(step, request, wish, listed, 0, count):
                 return True
         return False
 
@@ -243,17 +242,17 @@ class _Search:
 
     def _take(
         self,
-        claim: int,
-        number: int,
+        step: int,
         request: str,
         wish: DeviceWish,
         listed: Sequence[OfferedDevice],
         start: int,
         missing: int,
     ) -> bool:
-        """Take `left` devices, from index `start` on, then those of the following requests."""
+        """Take the `missing` devices, from index `start` on, then those of the following requests."""
         if not missing:
-            return self._request(claim, number + 1)
+            return self._request(step + 1)
+        claim = self._steps[step][0]
         if len(self._result[claim]) + missing > MOST_DEVICES_OF_A_CLAIM:
             return False
         for index in range(start, len(listed)):
@@ -264,7 +263,7 @@ class _Search:
             if not self._is_used(claim, wish, device) and self._may_be(wish, device):
                 device_taken = self._try(claim, request, wish, device)
             if device_taken is not None:
-                if self._take(claim, number, request, wish, listed, index + 1, missing - 1):
+                if self._take(step, request, wish, listed, index + 1, missing - 1):
                     return True
                 self._undo(claim, request, device, device_taken)
             if wish.takes_all and self._matches(wish, device):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import count
@@ -14,7 +14,16 @@ from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld
 from numaforge.cluster.explain.cluster import LiveNode, LivePod
 from numaforge.cluster.explain.devices import HeldClaim, NodeDevices, devices_on
 from numaforge.cluster.explain.node_claims import Place, claimed_device, places_of
-from numaforge.cluster.explain.placing import HostPort, Labels, keeps_away, present_labels
+from numaforge.cluster.explain.placing import (
+    CORDON,
+    KEEPS_AWAY,
+    HostPort,
+    Labels,
+    Placing,
+    cordon_aside,
+    present_labels,
+    shown_taint,
+)
 from numaforge.cluster.explain.workload import GangPod
 from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.device_manager import Inventory
@@ -248,18 +257,29 @@ class Candidate:
         ]
         return sum(shares) / len(shares) if shares else 0.0
 
-    def _reasons(self, member: GangPod) -> Iterable[str]:
+    def _kept_away(self, placing: Placing) -> Iterator[str]:
+        """Yield why the scheduler would reject the node, in the order of its filters; without resources."""
+        if self.cordoned and not placing.tolerates(CORDON):
+            yield "it is cordoned"
+        if placing.node_name not in (None, self.name):
+            yield f"nodeName is {placing.node_name}"
+        for taint in cordon_aside(self.taints) if self.cordoned else self.taints:
+            if taint.get("effect") in KEEPS_AWAY and not placing.tolerates(taint):
+                yield f"taint {shown_taint(taint)}"
+        if not placing.selects(self.labels, self.name):
+            unlike = placing.unlike(self.labels)
+            yield f"its labels do not match the pod's nodeSelector or affinity{unlike and f': {unlike}'}"
+        if lacking := [key for key in placing.spread if key not in self.labels]:
+            yield f"it lacks the label {', '.join(lacking)}, by which the pod must be spread"
+        if taken_ports := sorted(port for _, port in placing.ports & self.ports):
+            yield f"host port {', '.join(map(str, taken_ports))} is taken"
+        if placing.apart & self.apart:
+            yield "a pod is there that its podAntiAffinity keeps it from"
+
+    def _reasons(self, member: GangPod) -> Iterator[str]:
         placing = member.placing
-        if not self.labels_known:
-            placing = placing.without(self._unknown_labels(placing.keys))
-        yield from keeps_away(
-            placing,
-            node=self.name,
-            labels=self.labels,
-            taints=self.taints,
-            cordoned=self.cordoned,
-            ports=self.ports,
-            apart=self.apart,
+        yield from self._kept_away(
+            placing if self.labels_known else placing.without(self._unknown_labels(placing.keys))
         )
         if not self.allocatable:
             return  # no cluster, and the kubelet is not known

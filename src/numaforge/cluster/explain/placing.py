@@ -19,8 +19,8 @@ from numaforge.lib.mistakes import shown, yaml_scalar
 Labels = Mapping[str, str]
 HostPort = tuple[str, int]  # protocol and port
 
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
-_CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+KEEPS_AWAY = ("NoSchedule", "NoExecute")
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _DEFAULT_SCHEDULER = "default-scheduler"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SPREAD = "topologySpreadConstraints"
@@ -120,22 +120,21 @@ def placing_of(spec: Mapping[str, Any], where: str, metadata: Mapping[str, Any] 
     require_texts(selector, f"{where}: nodeSelector")
     for key, value in selector.items():
         _check_label(key, value or "", f"{where}: nodeSelector")
-    for toleration in _mappings(spec, "tolerations", where):
+    tolerations, spreads = _mappings(spec, "tolerations", where), _mappings(spec, _SPREAD, where)
+    for toleration in tolerations:
         _refuse(_problem_of_toleration(toleration), toleration, f"{where}: tolerations")
-    for constraint in _mappings(spec, _SPREAD, where):
+    for constraint in spreads:
         _refuse(_problem_of_spread(constraint), constraint, f"{where}: {_SPREAD}")
     return Placing(
         node_name=name or None,
         selector={str(key): value or "" for key, value in selector.items()},
         terms=tuple(_mappings(required, "nodeSelectorTerms", where)) if required else None,
-        tolerations=tuple(_mappings(spec, "tolerations", where)),
+        tolerations=tuple(tolerations),
         ports=frozenset(_host_ports(spec, where)),
         unseen=tuple(_unseen(spec, affinity)),
         scheduler=str(spec.get("schedulerName") or _DEFAULT_SCHEDULER),
         spread=tuple(
-            str(constraint.get("topologyKey"))
-            for constraint in _mappings(spec, _SPREAD, where)
-            if constraint.get("whenUnsatisfiable") == _SPREADS[0]
+            str(one.get("topologyKey")) for one in spreads if one.get("whenUnsatisfiable") == _SPREADS[0]
         ),
         apart=frozenset(_apart(affinity, metadata or {}, where)),
     )
@@ -264,40 +263,10 @@ def present_labels(labels: Mapping[str, str | None]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if value is not None}
 
 
-def keeps_away(
-    placing: Placing,
-    *,
-    node: str,
-    labels: Labels,
-    taints: Sequence[Mapping[str, Any]],
-    cordoned: bool,
-    ports: frozenset[HostPort],
-    apart: frozenset[str],
-) -> Iterator[str]:
-    """Yield why the scheduler would reject a node, in the order of its filters; resources are ignored."""
-    if cordoned and not placing.tolerates(_CORDON):
-        yield "it is cordoned"
-    if placing.node_name not in (None, node):
-        yield f"nodeName is {placing.node_name}"
-    for taint in taints:
-        is_cordon = taint.get("key") == _CORDON["key"] and cordoned
-        if taint.get("effect") in _KEEPS_AWAY and not is_cordon and not placing.tolerates(taint):
-            yield f"taint {shown_taint(taint)}"
-    if not placing.selects(labels, node):
-        unlike = placing.unlike(labels)
-        yield f"its labels do not match the pod's nodeSelector or affinity{unlike and f': {unlike}'}"
-    if lacking := [key for key in placing.spread if key not in labels]:
-        yield f"it lacks the label {', '.join(lacking)}, by which the pod must be spread"
-    if taken_ports := sorted(port for _, port in placing.ports & ports):
-        yield f"host port {', '.join(map(str, taken_ports))} is taken"
-    if placing.apart & apart:
-        yield "a pod is there that its podAntiAffinity keeps it from"
-
-
 def cordon_aside(taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the taints that keep pods away, except that of a cordon, which is deliberate."""
+    """Return the taints that keep pods away, except that of a cordon."""
     return [
-        taint for taint in taints if taint.get("effect") in _KEEPS_AWAY and taint.get("key") != _CORDON["key"]
+        taint for taint in taints if taint.get("effect") in KEEPS_AWAY and taint.get("key") != CORDON["key"]
     ]
 
 

@@ -22,6 +22,7 @@ from numaforge.cluster.schedulers.fleet import (
 from numaforge.cluster.schedulers.labels import PREFIX
 from numaforge.lib.kubelet_paths import ROOT_DIR
 from numaforge.lib.kubernetes_objects import as_yaml, manifest
+from numaforge.lib.ordering import grouped
 from numaforge.roles.amd_partitions.plan import amd_gpus
 from numaforge.roles.device_plugin.manifests import manager_config_map
 from numaforge.roles.mig.operator import operator_name
@@ -54,34 +55,31 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     if not nodes:
         fleet.nothing = "none of these nodes has a GPU of AMD's"
         return
-    kinds: dict[str, list[ServedNode]] = {}
+    kinds = grouped((operator_name("numaforge", _spec(node)), node) for node in nodes)
     for node in nodes:
-        kinds.setdefault(operator_name("numaforge", _spec(node)), []).append(node)
         if not _host_has_driver(node):
             fleet.leave_out(node, "amdgpu is not known to have its GPUs: set driver.enable yourself")
     why = (
         "the driver stays the host's where amdgpu has the GPUs, and their modes have one manager; images and "
         "the exporter are yours to add"
     )
-    configs = {name: _device_config(name, _spec(chosen[0])) for name, chosen in kinds.items()}
-    compared = tuple(_compared(config) for config in configs.values())
-    yield Written("device-configs.yaml", why, tuple(configs.values()), compared=compared)
+    configs = tuple(
+        manifest(*OWN, name, NAMESPACE, spec={**_spec(chosen[0]), "selector": {SELECTOR: name}})
+        for name, chosen in kinds.items()
+    )
+    yield Written("device-configs.yaml", why, configs, compared=tuple(map(_compared, configs)))
     patches = [node_patch(node, {SELECTOR: name}) for name, chosen in kinds.items() for node in chosen]
     yield Written("nodes.yaml", "the label by which a DeviceConfig chooses its nodes", tuple(patches))
     if handed := [node.plan for node in nodes if _is_handed_over(node)]:
-        manifest, _ = manager_config_map(handed, MANAGER_CONFIG, NAMESPACE)
+        config_map, _ = manager_config_map(handed, MANAGER_CONFIG, NAMESPACE)
         why = "the modes of GPUs; the roll-out labels each drained node with the name of its own"
-        yield Written("config-map.yaml", why, (manifest,))
+        yield Written("config-map.yaml", why, (config_map,))
     why = (
         "helm upgrade --install amd-gpu-operator ... -f this: the chart's default DeviceConfig chooses every "
         "node with a GPU, and of two for one node the operator skips one"
     )
     values = {"crds": {"defaultCR": {"install": False, "upgrade": False}}}
     yield Written(_VALUES, why, text=commented(why) + as_yaml(values))
-
-
-def _device_config(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return manifest(*OWN, name, NAMESPACE, spec={**spec, "selector": {SELECTOR: name}})
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:

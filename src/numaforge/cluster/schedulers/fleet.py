@@ -131,9 +131,7 @@ class ServedNode:
     @cached_property
     def zones(self) -> tuple[Zone, ...]:
         """The NUMA nodes, by id."""
-        return tuple(self._zones())
-
-    def _zones(self) -> Iterator[Zone]:
+        zones = []
         planned = {node.id: node for node in self.plan.memory.numa_nodes}
         for node in self.machine.numa_nodes:
             share = planned.get(node.id)
@@ -146,24 +144,22 @@ class ServedNode:
             pools = self.plan.hugepages.unchanged(node.id) | self.plan.hugepages.planned(node.id)
             pages = {size: int(count * parse_quantity(size)) for size, count in pools.items() if count}
             memory = node.memory_bytes or 0
-            yield Zone(
+            near = {  # one near two nodes counts in both, one near none in none
+                resource: sum(node.id in (device.numa_nodes or ()) for device in listed)
+                for resource, listed in self.devices.items()
+            }
+            zone = Zone(
                 id=node.id,
                 cpus=frozenset(node.cpus),
                 reserved=frozenset(node.cpus) & self.plan.cpus.reserved,
                 memory_bytes=memory,
                 pod_memory_bytes=max(0, memory - share.reserved_memory_bytes - sum(pages.values())),
                 pages_bytes=pages,
-                devices=self._devices_of(node.id),
+                devices={resource: count for resource, count in near.items() if count},
                 distances=node.distances,
             )
-
-    def _devices_of(self, zone: int) -> dict[str, int]:
-        """Count the devices near a NUMA node: one near two nodes counts in both, one near none in none."""
-        counts = {
-            resource: sum(bool(device.numa_nodes and zone in device.numa_nodes) for device in listed)
-            for resource, listed in self.devices.items()
-        }
-        return {resource: count for resource, count in counts.items() if count}
+            zones.append(zone)
+        return tuple(zones)
 
     @property
     def largest_pod(self) -> dict[str, str]:

@@ -230,28 +230,28 @@ def _plugin_config(
             )
     if not first:
         return None, None
-    manifest = device_plugin_config_map([node.plan for node in first.values()], PLUGIN_CONFIG, NAMESPACE)
+    config_map = device_plugin_config_map([node.plan for node in first.values()], PLUGIN_CONFIG, NAMESPACE)
     unlabelled = [node for node in served if CONFIG_LABEL not in node.plan.labels]
     keys = {config_key(node.plan) if node.plan.device_plugin else None for node in unlabelled}
     if keys == {None} and _DEFAULT not in first:
-        manifest["data"] = {_DEFAULT: _WITHOUT_CONFIG, **manifest["data"]}
-        return manifest, _DEFAULT
+        config_map["data"] = {_DEFAULT: _WITHOUT_CONFIG, **config_map["data"]}
+        return config_map, _DEFAULT
     if len(keys) == 1 and None not in keys:
-        return manifest, keys.pop()
+        return config_map, keys.pop()
     for node in unlabelled:
         fleet.leave_out(
             node,
             "it takes the device plugin's default configuration, and so do nodes that need another one: "
             "give each kind of node a name, device_plugin.config",
         )
-    return manifest, None
+    return config_map, None
 
 
 def _device_plugin(
-    nodes: Sequence[ServedNode], manifest: Mapping[str, Any] | None, default: str | None
+    nodes: Sequence[ServedNode], config_map: Mapping[str, Any] | None, default: str | None
 ) -> Iterator[tuple[str, Values]]:
     yield from DEVICE_PLUGIN.switched_off(nodes)
-    if manifest is not None:
+    if config_map is not None:
         config = {"name": PLUGIN_CONFIG} | ({"default": default} if default else {})
         why = f"a key for each kind of node: the label {CONFIG_LABEL} of a Node chooses"
         yield why, {"devicePlugin": {"config": config}}

@@ -34,10 +34,7 @@ def _rule(nodes: list[ServedNode]) -> dict[str, Any]:
     return {
         "name": f"numaforge {first_of(names, 1)}",
         "labels": {**_labels(first), AS_PLANNED: "true"},
-        "matchFeatures": [
-            _matching("system.name", nodename={"op": "In", "value": names}),
-            *_features(first),
-        ],
+        "matchFeatures": [_matching("system.name", nodename={"op": "In", "value": names}), *_features(first)],
     }
 
 

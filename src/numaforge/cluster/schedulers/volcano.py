@@ -23,9 +23,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         )
     if hypernodes := tuple(_hypernodes(fleet)):
         yield Written(
-            "hypernodes.yaml",
-            f"the NVLink domains, by the label {CLIQUE} of feature discovery",
-            hypernodes,
+            "hypernodes.yaml", f"the NVLink domains, by the label {CLIQUE} of feature discovery", hypernodes
         )
     why = "a gang: a pod a node, the largest that every node takes"
     yield Written("example.yaml", why, _example(fleet), example=True)
