@@ -5,11 +5,13 @@ pkg/kubelet/cm/topologymanager/scope*.go of kubelet 1.36.
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Protocol
 
+from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.device_manager import DeviceManager
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, Opinion
 from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.admission.memory_manager import MemoryManager
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.kubelet.admission.pod import Container
 from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, PodRejectedError
@@ -18,24 +20,10 @@ from numaforge.kubelet.admission.settings import NONE, Settings
 Opinions = dict[str, tuple[Opinion, ...]]
 """The managers' opinions, by container."""
 
+HintProvider = DeviceManager | CpuManager | MemoryManager
+
 # The hint of a container without one: any NUMA node, not preferred.
 _UNSET = Hint(None, False)
-
-
-class HintProvider(Protocol):
-    """A manager as the topology manager sees it."""
-
-    def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
-        """Return the hints for one container."""
-
-    def pod_hints(self, demand: Demand) -> HintsByResource:
-        """Return the hints for a pod as a whole."""
-
-    def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Allocate for one container, or raise PodRejectedError."""
-
-    def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Allocate for a pod that is managed as one unit, or raise PodRejectedError."""
 
 
 class TopologyManager:
@@ -58,62 +46,45 @@ class TopologyManager:
 
         Where `opinions` is given, the managers' opinions are recorded in it.
         """
+        containers = demand.pod.containers
         if self.policy is None:
-            for container in demand.pod.containers:
-                self._allocate(demand, container, _UNSET)
-        elif self.scope == "pod":
-            self._admit_pod(self.policy, demand, hints, opinions)
-        else:
-            self._admit_containers(self.policy, demand, hints, opinions)
-
-    def _admit_containers(
-        self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint], opinions: Opinions | None
-    ) -> None:
-        for container in demand.pod.containers:
-            answers = [provider.container_hints(demand, container) for provider in self.providers]
-            if opinions is not None:
-                opinions[container.name] = _opinions(answers)
-            hint, admitted = policy.merge(answers)
-            hints[container.name] = hint
-            if not admitted:
-                cause = _refused_resources(policy, answers)
-                raise _affinity_refusal(demand, "with a container-level topology manager", cause)
-            self._allocate(demand, container, hint)
-
-    def _admit_pod(
-        self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint], opinions: Opinions | None
-    ) -> None:
-        answers = [provider.pod_hints(demand) for provider in self.providers]
-        if opinions is not None:
-            opinions.update(dict.fromkeys((one.name for one in demand.pod.containers), _opinions(answers)))
-        hint, admitted = policy.merge(answers)
-        for container in demand.pod.containers:
-            hints[container.name] = hint
-        if not admitted:
-            raise _affinity_refusal(
-                demand, "under pod-scope topology manager", _refused_resources(policy, answers)
-            )
-        if demand.by_pod:
-            for provider in self.providers:
-                provider.allocate_pod(demand, hint)
+            self._allocate(demand, containers, _UNSET)
             return
-        for container in demand.pod.containers:
-            self._allocate(demand, container, hint)
+        by_pod = self.scope == "pod"
+        for unit in [containers] if by_pod else [(container,) for container in containers]:
+            answers = [
+                provider.pod_hints(demand) if by_pod else provider.container_hints(demand, unit[0])
+                for provider in self.providers
+            ]
+            names = [container.name for container in unit]
+            if opinions is not None:
+                opinions.update(dict.fromkeys(names, _opinions(answers)))
+            hint, admitted = self.policy.merge(answers)
+            hints.update(dict.fromkeys(names, hint))
+            if not admitted:
+                raise _affinity_refusal(demand, self.scope, _refused_resources(self.policy, answers))
+            if by_pod and demand.by_pod:
+                for provider in self.providers:
+                    provider.allocate_pod(demand, hint)
+            else:
+                self._allocate(demand, unit, hint)
 
-    def _allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        for provider in self.providers:
-            provider.allocate(demand, container, hint)
+    def _allocate(self, demand: Demand, containers: Sequence[Container], hint: Hint) -> None:
+        for container in containers:
+            for provider in self.providers:
+                provider.allocate(demand, container, hint)
 
 
 def _opinions(answers: Sequence[HintsByResource]) -> tuple[Opinion, ...]:
     return tuple(Opinion.of(resource, hints) for answer in answers for resource, hints in answer.items())
 
 
-def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> PodRejectedError:
+def _affinity_refusal(demand: Demand, scope: str, cause: list[str]) -> PodRejectedError:
+    message = "Resources cannot be allocated with Topology locality"
     if demand.by_pod:
-        message = f"Pod Scope pod with pod-level resources failed admission {circumstance}"
-        return PodRejectedError(TOPOLOGY_AFFINITY, message, *cause)
-    return PodRejectedError(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality", *cause)
+        manager = "under pod-scope" if scope == "pod" else "with a container-level"
+        message = f"Pod Scope pod with pod-level resources failed admission {manager} topology manager"
+    return PodRejectedError(TOPOLOGY_AFFINITY, message, *cause)
 
 
 def _refused_resources(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:

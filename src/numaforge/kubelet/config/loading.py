@@ -32,7 +32,7 @@ from numaforge.kubelet.config.dropins import (
     DropInError,
     merge,
 )
-from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
+from numaforge.kubelet.config.gates import aggregate, enabled, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import dotted, fault
 from numaforge.kubelet_minors.flags import FlagError, Flags, override, parse_flags
@@ -105,6 +105,15 @@ class Configuration:
         gates: Mapping[str, bool] = self.settings.get("featureGates") or {}
         return gates
 
+    @property
+    def minor(self) -> int:
+        """The minor whose rules apply."""
+        return self.version.rules_minor
+
+    def enabled(self, gate: str) -> bool:
+        """Whether a feature gate is on."""
+        return enabled(self.version, self.gates, gate)
+
     def origin(self, *path: str) -> Origin | None:
         """Return the origin of a setting such as ("kubeReserved", "memory"), or None for a default.
 
@@ -119,7 +128,7 @@ class Configuration:
         }
         for file, data in (*drop_ins.items(), (self.places.main, self.main.settings)):
             written = _written(data, path)
-            unheard = written is None and self.version.rules_minor < FIRST_MINOR_OF_VERSIONED_BASE
+            unheard = written is None and self.minor < FIRST_MINOR_OF_VERSIONED_BASE
             if written is not _NOWHERE and not unheard:
                 return None if written in _EMPTY else Origin(file)
         return next((Origin(file) for file, data in drop_ins.items() if self._in_any_case(data, path)), None)

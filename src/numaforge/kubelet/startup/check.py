@@ -25,7 +25,7 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
 )
 from numaforge.kubelet.config.documents import has_embedded
-from numaforge.kubelet.config.gates import aggregate, enabled
+from numaforge.kubelet.config.gates import aggregate
 from numaforge.kubelet.config.loading import Configuration, StartError, load
 from numaforge.kubelet.config.reservations import (
     ReservationError,
@@ -111,7 +111,7 @@ def check(
     else:
         findings += notes
         refusals = [*configuration.refusals]
-        start = _Start(configuration, kubelet, topology, MachineInfo.from_topology(topology), refusals)
+        start = _Start(configuration, topology, MachineInfo.from_topology(topology), refusals)
         start.run(refused=start.validate())
         start.start_managers(state_files or {}, root_dir)
     for index, refusal in enumerate(refusals):
@@ -119,8 +119,8 @@ def check(
             evidence = f"what would come next: {finding.evidence}" if index else finding.evidence
             findings.append(replace(finding, evidence=evidence))
     if start is not None:
-        findings += unread_fields(configuration, kubelet)
-        findings += find_traps(configuration, topology, kubelet, start.cpu, start.memory, start.cpu_state)
+        findings += unread_fields(configuration)
+        findings += find_traps(configuration, topology, start.cpu, start.memory, start.cpu_state)
     return Report(
         version=str(kubelet),
         starts=not refusals,
@@ -139,7 +139,6 @@ class _Start:
     """A start in its steps, each tried although an earlier one was refused, to find what would come next."""
 
     configuration: Configuration
-    version: KubeletVersion
     topology: NodeTopology
     machine: MachineInfo
     refusals: list[StartError]
@@ -160,21 +159,20 @@ class _Start:
 
     def validate(self) -> frozenset[str]:
         """Take the steps of validation; return the top-level settings that it refuses."""
-        configuration, version = self.configuration, self.version
-        settings, gates = configuration.settings, configuration.gates
-        of_logging = validate_logging(settings, version, gates)
+        configuration = self.configuration
+        of_logging = validate_logging(configuration)
         self.take(_require_valid, of_logging, configuration, "initialize logging")
-        self.take(_require_flush_interval, configuration, version)
-        refused = validate(settings, version, gates, cgroup_version=self.topology.cgroup_version or 2)
+        self.take(_require_flush_interval, configuration)
+        refused = validate(configuration, cgroup_version=self.topology.cgroup_version or 2)
         rest = [refusal for refusal in refused if refusal not in of_logging]
         self.take(_require_valid, rest, configuration, "failed to validate kubelet configuration, error")
         return frozenset(re.split(r"[.[]", refusal.where or "")[0] for refusal in refused)
 
     def run(self, refused: frozenset[str]) -> None:
         """Take the steps up to the set-up of the managers; `refused` are settings that count as unknown."""
-        configuration, version, machine = self.configuration, self.version, self.machine
-        settings, gates = configuration.settings, configuration.gates
-        self.take(_require_tls, configuration, version)
+        configuration, machine = self.configuration, self.machine
+        settings = configuration.settings
+        self.take(_require_tls, configuration)
         self.take(_require_authorization_mode, configuration)
         cpus = None
         if "reservedSystemCPUs" not in refused:
@@ -185,20 +183,20 @@ class _Start:
             system["cpu"] = str(len(cpus or ()))
         of_kube = self.take(_parsed_reserved, kube, "kube", configuration)
         of_system = self.take(_parsed_reserved, system, "system", configuration)
-        hard = self.take(_hard_thresholds, configuration, version)
+        hard = self.take(_hard_thresholds, configuration)
         self.take(_require_qos_reserved, configuration)
-        self.take(_require_option_gates, configuration, version)
-        self.take(_require_swap, configuration, version, self.topology)
-        self.take(set_up_topology_manager, settings, machine, version, gates)
+        self.take(_require_option_gates, configuration)
+        self.take(_require_swap, configuration, self.topology)
+        self.take(set_up_topology_manager, configuration, machine)
         if of_kube is not None and of_system is not None and hard is not None:
             capacity = _capacity(machine)
             reservation = node_reservation(of_kube, of_system, hard, capacity)
             self.reservation = reservation if cpus is not None else {}
             self.cpu = self.take(
-                set_up_cpu_manager, settings, machine, version, gates, reserved=cpus, reservation=reservation
+                set_up_cpu_manager, configuration, machine, reserved=cpus, reservation=reservation
             )
-            has_gate = version.rules_minor <= _LAST_MINOR_OF_MEMORY_MANAGER_GATE
-            runs = not has_gate or enabled(version, gates, "MemoryManager")
+            has_gate = configuration.minor <= _LAST_MINOR_OF_MEMORY_MANAGER_GATE
+            runs = not has_gate or configuration.enabled("MemoryManager")
             if runs and "reservedMemory" not in refused:
                 parts = {
                     "kubeReserved": of_kube.get("memory"),
@@ -206,15 +204,15 @@ class _Start:
                     "evictionHard": node_reservation({}, {}, hard, capacity).get("memory"),
                 }
                 self.memory = self.take(
-                    set_up_memory_manager, settings, machine, version, reservation=reservation, parts=parts
+                    set_up_memory_manager, configuration, machine, reservation=reservation, parts=parts
                 )
-        self.take(_create_kubelet, configuration, version)
+        self.take(_create_kubelet, configuration)
 
     def start_managers(self, state_files: Mapping[str, str], root_dir: str) -> None:
         """Take the steps of ContainerManager.Start."""
-        configuration, version, machine = self.configuration, self.version, self.machine
+        configuration, machine = self.configuration, self.machine
         root = configuration.flags.outside_config.get("root-dir") or root_dir
-        by_pod = enabled(version, configuration.gates, "PodLevelResourceManagers")
+        by_pod = configuration.enabled("PodLevelResourceManagers")
         cpu, memory = self.cpu, self.memory
         if CPU_STATE_FILE in state_files and cpu and (cpu.reserved or cpu.policy == "none"):
             path, text = f"{root}/{CPU_STATE_FILE}", state_files[CPU_STATE_FILE]
@@ -222,7 +220,7 @@ class _Start:
             self.cpu_state = self.take(
                 _restored,
                 ("NF301", "cpu", cpu.policy, path),
-                lambda: restore_cpu_state(text, cpu.policy, version, path, by_pod=by_pod),
+                lambda: restore_cpu_state(text, cpu.policy, configuration.version, path, by_pod=by_pod),
                 lambda state: check_cpu_state(state, online, cpu.reserved, strict=strict),
             )
         if MEMORY_STATE_FILE in state_files and memory:
@@ -230,8 +228,10 @@ class _Start:
             self.take(
                 _restored,
                 ("NF302", "memory", memory.policy, file),
-                lambda: restore_memory_state(saved, memory.policy, version, file, by_pod=by_pod),
-                lambda state: check_memory_state(state, memory.machine, version.rules_minor),
+                lambda: restore_memory_state(
+                    saved, memory.policy, configuration.version, file, by_pod=by_pod
+                ),
+                lambda state: check_memory_state(state, memory.machine, configuration.minor),
             )
         self.take(_require_capacity, configuration, machine, self.reservation)
         self.take(require_enforceable_cgroups, configuration)
@@ -250,9 +250,9 @@ def _require_valid(refused: Sequence[Fault], configuration: Configuration, prefi
         raise StartError(f"{prefix}: {texts}", *findings)
 
 
-def _require_flush_interval(configuration: Configuration, version: KubeletVersion) -> None:
+def _require_flush_interval(configuration: Configuration) -> None:
     flush = configuration.settings["logging"]["flushFrequency"]
-    if version.rules_minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
+    if configuration.minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
         raise _refusal(configuration, fault("NF118", "flush", flush=flush), prefix="")
 
 
@@ -262,8 +262,8 @@ def _refusal(configuration: Configuration, refused: Fault, prefix: str = _RUN) -
     return StartError(f"{prefix}{text}", configuration.places.finding(refused, text))
 
 
-def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
-    if refused := tls_fault(configuration.settings, version):
+def _require_tls(configuration: Configuration) -> None:
+    if refused := tls_fault(configuration.settings, configuration.minor):
         raise _refusal(configuration, refused, "failed to construct kubelet dependencies: ")
 
 
@@ -287,16 +287,16 @@ def _parsed_reserved(
     reserved: Mapping[str, str], side: str, configuration: Configuration
 ) -> dict[str, Quantity]:
     try:
-        return parse_reserved(reserved, configuration.version.rules_minor)
+        return parse_reserved(reserved, configuration.minor)
     except ReservationError as error:
         raise _refusal(configuration, fault("NF202", side=side, key=error.key, error=error)) from error
 
 
-def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> dict[str, Threshold]:
+def _hard_thresholds(configuration: Configuration) -> dict[str, Threshold]:
     if configuration.flags.outside_config.get("experimental-allocatable-ignore-eviction"):
         return {}
     try:
-        return parse_thresholds(configuration.settings.get("evictionHard") or {}, version.rules_minor)
+        return parse_thresholds(configuration.settings.get("evictionHard") or {}, configuration.minor)
     except ReservationError as error:
         refused = fault("NF203", field="evictionHard", key=error.key, error=error)
         raise _refusal(configuration, refused) from error
@@ -321,31 +321,26 @@ def _qos_complaint(name: str, share: str) -> str | None:
     return None if 0 <= percentage <= 100 else f"{prefix}percentage must be between 0 and 100"
 
 
-def _require_option_gates(configuration: Configuration, version: KubeletVersion) -> None:
+def _require_option_gates(configuration: Configuration) -> None:
     for field_name, manager, gates, last_minor in _OPTION_GATES:
         options, gate = configuration.settings.get(field_name), gates[-1]
-        if options is None or version.rules_minor > last_minor:
+        if options is None or configuration.minor > last_minor:
             continue
-        if not enabled(version, configuration.gates, gate):
+        if not configuration.enabled(gate):
             needed = ", ".join(map(quoted, gates))
             values = {"field": field_name, "manager": manager, "needed": needed, "gate": gate}
             raise _refusal(configuration, fault("NF207", "options", options=shown_map(options), **values))
 
 
-def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
+def _require_swap(configuration: Configuration, topology: NodeTopology) -> None:
     settings = configuration.settings
     limited = (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap"
     on_cgroup_v1 = topology.cgroup_version == 1
-    if (
-        version.rules_minor >= 30
-        and limited
-        and on_cgroup_v1
-        and enabled(version, configuration.gates, "NodeSwap")
-    ):
+    if configuration.minor >= 30 and limited and on_cgroup_v1 and configuration.enabled("NodeSwap"):
         raise _refusal(configuration, fault("NF204", "cgroup v1"))
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
-    mark, end = ("!", ".") if version.rules_minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT else ("", "")
+    mark, end = ("!", ".") if configuration.minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT else ("", "")
     raise _refusal(configuration, fault("NF204", mark=mark, end=end))
 
 
@@ -360,7 +355,7 @@ def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
     return capacity
 
 
-def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> None:
+def _create_kubelet(configuration: Configuration) -> None:
     settings = configuration.settings
     nanoseconds = parse_duration(settings["syncFrequency"]).nanoseconds
     if nanoseconds <= 0:
@@ -368,7 +363,7 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
     soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
     reclaims = settings.get("evictionMinimumReclaim") or {}
     try:
-        check_soft_thresholds(soft, grace, reclaims, version.rules_minor)
+        check_soft_thresholds(soft, grace, reclaims, configuration.minor)
     except ReservationError as error:
         fields = {
             "evictionSoft": soft,
@@ -378,7 +373,7 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
         name = next(name for name, keys in fields.items() if error.key in keys)
         refused = fault("NF203", field=name, key=error.key, error=error)
         raise _refusal(configuration, refused, _CREATE) from error
-    if creation_fault := _creation_fault(settings, version.rules_minor):
+    if creation_fault := _creation_fault(settings, configuration.minor):
         raise _refusal(configuration, creation_fault, _CREATE)
 
 

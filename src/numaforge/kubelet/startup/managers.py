@@ -13,7 +13,7 @@ from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import fresh_memory
 from numaforge.kubelet.checkpoints import FreshTable
-from numaforge.kubelet.config.gates import enabled
+from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import Fault, fault
 from numaforge.kubelet_minors.options import (
     DEFAULT_MAX_NUMA_NODES,
@@ -29,7 +29,6 @@ from numaforge.kubelet_minors.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.numbers import parse_bool
 from numaforge.kubelet_minors.values.pages import in_pages
-from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import ZERO, Quantity
 
@@ -65,18 +64,17 @@ class MemoryManagerSetup:
     machine: Mapping[int, Mapping[str, FreshTable]] = field(default_factory=dict)
 
 
-def set_up_topology_manager(
-    settings: Mapping[str, Any], machine: MachineInfo, version: KubeletVersion, gates: Mapping[str, bool]
-) -> None:
+def set_up_topology_manager(configuration: Configuration, machine: MachineInfo) -> None:
     """Check the topology manager's options against this kubelet and machine. Raises ManagerError."""
+    settings = configuration.settings
     if settings["topologyManagerPolicy"] == "none":
         return
     limit = DEFAULT_MAX_NUMA_NODES
     closest = False
-    known = topology_options(version)
+    known = topology_options(configuration.version)
     for name, text in sorted((settings.get("topologyManagerPolicyOptions") or {}).items()):
         path = f"topologyManagerPolicyOptions.{name}"
-        _require_option(name, known, "Topology", path, version, gates)
+        _require_option(name, known, "Topology", path, configuration)
         if name == PREFER_CLOSEST_NUMA:
             closest = _bool_option(name, text, path)
         elif name == MAX_ALLOWABLE_NUMA_NODES:
@@ -89,10 +87,8 @@ def set_up_topology_manager(
 
 
 def set_up_cpu_manager(
-    settings: Mapping[str, Any],
+    configuration: Configuration,
     machine: MachineInfo,
-    version: KubeletVersion,
-    gates: Mapping[str, bool],
     *,
     reserved: frozenset[int] | None,
     reservation: Mapping[str, Quantity],
@@ -102,6 +98,7 @@ def set_up_cpu_manager(
     `reserved` are reservedSystemCPUs, None where they were refused; `reservation` is what Node Allocatable
     reserves. Raises ManagerError.
     """
+    settings = configuration.settings
     policy = settings["cpuManagerPolicy"]
     options = settings.get("cpuManagerPolicyOptions") or {}
     if policy == "none":
@@ -112,14 +109,14 @@ def set_up_cpu_manager(
         raise ManagerError(fault("NF205", "CPU manager", policy=policy))
     count = _reserved_count(reservation, machine) if reserved is not None else 0
     try:
-        parsed = _static_options(options, version, gates)
+        parsed = _static_options(options, configuration)
         if parsed.align_by_socket and settings["topologyManagerPolicy"] == "single-numa-node":
             raise ManagerError(fault("NF210", "single NUMA node"))
         if parsed.align_by_socket and machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
             raise ManagerError(fault("NF210", "sockets"))
         if reserved is None:
             return CpuManagerSetup(policy, parsed)
-        chosen = reserved or _chosen(machine, parsed, count, version.rules_minor)
+        chosen = reserved or _chosen(machine, parsed, count, configuration.minor)
         if len(chosen) != count:
             most = machine.cpus.num_cpus
             raise ManagerError(fault("NF213", chosen=format_cpulist(chosen), count=count, most=most))
@@ -137,9 +134,8 @@ def _chosen(machine: MachineInfo, options: CpuOptions, count: int, minor: int) -
 
 
 def set_up_memory_manager(
-    settings: Mapping[str, Any],
+    configuration: Configuration,
     machine: MachineInfo,
-    version: KubeletVersion,
     *,
     reservation: Mapping[str, Quantity],
     parts: Mapping[str, Quantity | None],
@@ -148,10 +144,11 @@ def set_up_memory_manager(
 
     `parts` are the summands of the reserved memory, by the setting that has them.
     """
+    settings = configuration.settings
     policy = settings["memoryManagerPolicy"]
     if policy == "None":
         return MemoryManagerSetup(policy)
-    if policy == "BestEffort" and version.rules_minor >= _FIRST_MINOR_WITH_BEST_EFFORT:
+    if policy == "BestEffort" and configuration.minor >= _FIRST_MINOR_WITH_BEST_EFFORT:
         raise ManagerError(fault("NF205", "BestEffort"))
     if policy != "Static":
         raise ManagerError(fault("NF205", "memory manager", policy=quoted(policy)))
@@ -174,12 +171,7 @@ def shown_map(entries: Mapping[str, str]) -> str:
 
 
 def _require_option(
-    name: str,
-    options: Mapping[str, OptionState],
-    manager: str,
-    path: str,
-    version: KubeletVersion,
-    gates: Mapping[str, bool],
+    name: str, options: Mapping[str, OptionState], manager: str, path: str, configuration: Configuration
 ) -> None:
     option = options.get(name)
     if option is None:
@@ -188,10 +180,10 @@ def _require_option(
         if minors:
             remedy = f"the option exists from kubelet 1.{min(minors)} on: upgrade, or remove it"
         raise ManagerError(fault("NF206", path=path, manager=manager, option=quoted(name), remedy=remedy))
-    if option.gate is None or enabled(version, gates, option.gate):
+    if option.gate is None or configuration.enabled(option.gate):
         return
     prefix = f"{manager} Manager Policy {option.maturity.capitalize()}-level Options"
-    if manager == "Topology" and version.rules_minor >= _FIRST_MINOR_OF_LOWER_CASE:
+    if manager == "Topology" and configuration.minor >= _FIRST_MINOR_OF_LOWER_CASE:
         prefix = prefix.lower()
     raise ManagerError(fault("NF207", path=path, prefix=prefix, name=name, gate=option.gate))
 
@@ -225,15 +217,13 @@ def _reserved_count(reservation: Mapping[str, Quantity], machine: MachineInfo) -
     raise ManagerError(fault("NF212", cores=format_cpulist(lowest)))
 
 
-def _static_options(
-    options: Mapping[str, str], version: KubeletVersion, gates: Mapping[str, bool]
-) -> CpuOptions:
+def _static_options(options: Mapping[str, str], configuration: Configuration) -> CpuOptions:
     parsed = {}
     for name, text in sorted(options.items()):
         path = f"cpuManagerPolicyOptions.{name}"
-        _require_option(name, cpu_options(version), "CPU", path, version, gates)
+        _require_option(name, cpu_options(configuration.version), "CPU", path, configuration)
         parsed[name] = _bool_option(name, text, path)
-    for pair in forbidden_pairs(version):
+    for pair in forbidden_pairs(configuration.version):
         if parsed.get(pair.first) and parsed.get(pair.second):
             raise ManagerError(fault("NF209", first=pair.first, second=pair.second))
     return CpuOptions.of(parsed)

@@ -10,7 +10,6 @@ from typing import Any
 from numaforge.kubelet.findings import Fault, fault
 from numaforge.kubelet_minors.tables import CIPHER_SUITES
 from numaforge.kubelet_minors.values.gotext import quoted
-from numaforge.kubelet_minors.versions import KubeletVersion
 
 _VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _FIRST_MINOR_WITH_CURVES = 36
@@ -19,7 +18,7 @@ _CURVES = (23, 24, 25, 29, 4587, 4588, 4589)
 _LARGEST_CURVE = 65535
 
 
-def tls_fault(settings: Mapping[str, Any], version: KubeletVersion) -> Fault | None:
+def tls_fault(settings: Mapping[str, Any], minor: int) -> Fault | None:
     """Return the first TLS setting that this kubelet rejects, or None."""
     for index, suite in enumerate(settings.get("tlsCipherSuites") or []):
         if suite not in CIPHER_SUITES:
@@ -27,7 +26,7 @@ def tls_fault(settings: Mapping[str, Any], version: KubeletVersion) -> Fault | N
     least = settings.get("tlsMinVersion") or ""
     if least and least not in _VERSIONS:
         return fault("NF219", "TLS version", version=quoted(least))
-    if version.rules_minor < _FIRST_MINOR_WITH_CURVES:
+    if minor < _FIRST_MINOR_WITH_CURVES:
         return None
     curves: list[int] = settings.get("tlsCurvePreferences") or []
     for index, curve in enumerate(curves):

@@ -14,7 +14,7 @@ from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint
 from numaforge.kubelet.admission.machine import cores_seen, whole_cores
 from numaforge.kubelet.checkpoints import CpuState
 from numaforge.kubelet.config.decode import field_path
-from numaforge.kubelet.config.gates import enabled, gate
+from numaforge.kubelet.config.gates import gate
 from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import dotted, fault
 from numaforge.kubelet.startup.cgroups import needed_cgroups
@@ -39,9 +39,9 @@ _FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
 _SHORTEST_RECONCILING = 10**9
 
 
-def unread_fields(configuration: Configuration, version: KubeletVersion) -> tuple[Finding, ...]:
+def unread_fields(configuration: Configuration) -> tuple[Finding, ...]:
     """Return the fields that lenient decoding drops, keys that appear twice, and files that are not read."""
-    places = configuration.places
+    places, version = configuration.places, configuration.version
     findings = [
         _unknown_field(path, version, places.main, configuration.main.lines.get(path))
         for path in configuration.main.unknown
@@ -64,7 +64,6 @@ def unread_fields(configuration: Configuration, version: KubeletVersion) -> tupl
 def find_traps(
     configuration: Configuration,
     topology: NodeTopology,
-    version: KubeletVersion,
     cpu: CpuManagerSetup | None,
     memory: MemoryManagerSetup | None,
     cpu_state: CpuState | None = None,
@@ -74,10 +73,10 @@ def find_traps(
     `cpu_state` is the CPU manager's restored state.
     """
     findings = [
-        *_vanishing_gates(configuration, version),
-        *_throttled_memory(configuration, version),
-        *_unlimited_events(configuration, version),
-        *_lost_eviction_defaults(configuration, version),
+        *_vanishing_gates(configuration),
+        *_throttled_memory(configuration),
+        *_unlimited_events(configuration),
+        *_lost_eviction_defaults(configuration),
         *_overriding_flags(configuration),
         *_overwritten_reservation(configuration),
         *_options_without_policy(configuration),
@@ -87,14 +86,14 @@ def find_traps(
     ]
     if cpu is not None and cpu.policy == "static":
         findings += _cpu_traps(configuration, topology, cpu)
-        findings += _pods_as_units(configuration, version)
+        findings += _pods_as_units(configuration)
         findings += _endless_reconciling(configuration)
         if cpu_state is not None and cpu.options.full_pcpus_only:
-            findings += _held_halves(configuration, topology, version, cpu_state)
+            findings += _held_halves(configuration, topology, cpu_state)
     if memory is not None and memory.policy == "Static":
         findings += _oversized_reservations(configuration, memory)
     findings += _single_numa_node(configuration, topology, cpu)
-    findings += _many_hints(configuration, topology, version)
+    findings += _many_hints(configuration, topology)
     findings += _isolated_cpus(configuration, topology, cpu)
     return tuple(findings)
 
@@ -130,11 +129,11 @@ def _unknown_in(data: Any, version: KubeletVersion) -> tuple[Path, ...]:
         return ()
 
 
-def _vanishing_gates(configuration: Configuration, version: KubeletVersion) -> _Findings:
+def _vanishing_gates(configuration: Configuration) -> _Findings:
     """Yield a finding for each gate set here that the next minor's kubelet is known to reject."""
-    following = version.rules_minor + 1
+    following = configuration.minor + 1
     for name in sorted(configuration.settings.get("featureGates") or {}):
-        if name not in GATES or state_at(GATES[name], version.rules_minor) is None:
+        if name not in GATES or state_at(GATES[name], configuration.minor) is None:
             continue
         text = "main"
         if following > LATEST_MINOR:
@@ -143,34 +142,32 @@ def _vanishing_gates(configuration: Configuration, version: KubeletVersion) -> _
             text = "announced"
         elif state_at(GATES[name], following) is not None:
             continue
-        state, why = gate(version, name), ""
+        state, why = gate(configuration.version, name), ""
         if state is not None and state.locked and state.default:
-            why = f": kubelet {version} has it on by default and takes no other value"
+            why = f": kubelet {configuration.version} has it on by default and takes no other value"
         removal = REMOVALS.get(name)
         yield configuration.places.finding(
             fault("NF517", text, name=name, following=following, removal=removal, why=why)
         )
 
 
-def _throttled_memory(configuration: Configuration, version: KubeletVersion) -> _Findings:
+def _throttled_memory(configuration: Configuration) -> _Findings:
     # From 1.37 on MemoryQoS is on by default; without a factor memory.high is not set.
     factor = configuration.settings.get("memoryThrottlingFactor")
-    if version.rules_minor < _FIRST_MINOR_WITH_MEMORY_QOS or factor is None:
+    if configuration.minor < _FIRST_MINOR_WITH_MEMORY_QOS or factor is None:
         return
-    if "MemoryQoS" in configuration.gates or not enabled(version, configuration.gates, "MemoryQoS"):
+    if "MemoryQoS" in configuration.gates or not configuration.enabled("MemoryQoS"):
         return
     yield configuration.places.finding(fault("NF518", factor=factor))
 
 
-def _unlimited_events(configuration: Configuration, version: KubeletVersion) -> _Findings:
+def _unlimited_events(configuration: Configuration) -> _Findings:
     if configuration.settings.get("eventRecordQPS") == 0:
-        unlimited = version.rules_minor >= _FIRST_MINOR_WITHOUT_EVENT_LIMIT
+        unlimited = configuration.minor >= _FIRST_MINOR_WITHOUT_EVENT_LIMIT
         yield configuration.places.finding(fault("NF519", "from 1.37" if unlimited else "main"))
 
 
-def _held_halves(
-    configuration: Configuration, topology: NodeTopology, version: KubeletVersion, state: CpuState
-) -> _Findings:
+def _held_halves(configuration: Configuration, topology: NodeTopology, state: CpuState) -> _Findings:
     """Yield a finding for containers that hold parts of cores, allocated before full-pcpus-only was set."""
     cores = cores_seen(topology)
     size = max((len(core.cpus) for core in cores), default=1)
@@ -183,16 +180,16 @@ def _held_halves(
     if not halves:
         return
     shown = first_of(f"{name} ({format_cpulist(cpus)})" for name, cpus in halves.items())
-    refused = version.rules_minor < FIRST_MINOR_KEEPING_HALVES and any(
+    refused = configuration.minor < FIRST_MINOR_KEEPING_HALVES and any(
         len(cpus) % size for cpus in halves.values()
     )
     text = "refused" if refused else "main"
     yield configuration.places.finding(fault("NF520", text, halves=shown, size=size))
 
 
-def _pods_as_units(configuration: Configuration, version: KubeletVersion) -> _Findings:
+def _pods_as_units(configuration: Configuration) -> _Findings:
     # kubernetes/kubernetes#140989: AllocatePod of 1.36 and 1.37 does not look for what a pod has.
-    gate_on = enabled(version, configuration.gates, "PodLevelResourceManagers")
+    gate_on = configuration.enabled("PodLevelResourceManagers")
     scope, policy = (configuration.settings[f"topologyManager{name}"] for name in ("Scope", "Policy"))
     if gate_on and scope == "pod" and policy != "none":
         yield configuration.places.finding(fault("NF521"))
@@ -231,7 +228,7 @@ def _isolated_cpus(
         yield configuration.places.finding(fault("NF523", field=field, cpus=cpus_named(shared)))
 
 
-def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersion) -> _Findings:
+def _lost_eviction_defaults(configuration: Configuration) -> _Findings:
     written = configuration.main.settings.get("evictionHard")
     if written is None or configuration.settings.get("mergeDefaultEvictionSettings"):
         return
@@ -243,7 +240,7 @@ def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersio
     consequence = ""
     if "memory.available" in lost:
         consequence = ": without memory.available the kernel's OOM killer comes before any eviction"
-    merge = " or set mergeDefaultEvictionSettings: true" if version.rules_minor >= 33 else ""
+    merge = " or set mergeDefaultEvictionSettings: true" if configuration.minor >= 33 else ""
     yield configuration.places.finding(
         fault("NF507", lost=", ".join(lost), consequence=consequence, merge=merge)
     )
@@ -389,7 +386,7 @@ def _single_numa_node(
     yield configuration.places.finding(fault("NF510", scope=scope, largest=largest))
 
 
-def _many_hints(configuration: Configuration, topology: NodeTopology, version: KubeletVersion) -> _Findings:
+def _many_hints(configuration: Configuration, topology: NodeTopology) -> _Findings:
     settings = configuration.settings
     pages = {size for node in topology.numa_nodes for size, pool in node.hugepages.items() if pool.total}
     policies = Policies(
@@ -398,7 +395,7 @@ def _many_hints(configuration: Configuration, topology: NodeTopology, version: K
         settings["topologyManagerPolicy"],
         pages,
     )
-    work = hint_work(topology, version, policies)
+    work = hint_work(topology, configuration.version, policies)
     if not work.slow:
         return
     consequence = "no pod is admitted in time" if work.hopeless else "every pod waits for it"

@@ -5,9 +5,7 @@ validation_reserved_memory.go), and the logging and tracing validation of k8s.io
 kubelet walks a map in random order, the order here is by name.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
+from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import Fault
 from numaforge.kubelet.startup.validation.images import (
     image_age_gate,
@@ -44,26 +42,20 @@ from numaforge.kubelet.startup.validation.refusals import (
 from numaforge.kubelet.startup.validation.reservations import cfs_quota_period, enforcements, reserved_cpus
 from numaforge.kubelet.startup.validation.tracing import tracing
 from numaforge.kubelet_minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
-from numaforge.kubelet_minors.versions import KubeletVersion
 
 
-def validate(
-    settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool], *, cgroup_version: int
-) -> tuple[Fault, ...]:
+def validate(configuration: Configuration, *, cgroup_version: int) -> tuple[Fault, ...]:
     """Return the settings that this kubelet's validation rejects, in its order.
 
-    `settings` is the complete configuration, `gates` the feature gates in force, `cgroup_version` the host's.
-    The evidence is the kubelet's message.
+    `cgroup_version` is the host's. The evidence is the kubelet's message.
     """
-    config = CompleteConfig(settings, version, gates, cgroup_version)
+    config = CompleteConfig(configuration, cgroup_version)
     return tuple(refusal for check in _CHECKS for refusal in check(config))
 
 
-def validate_logging(
-    settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool]
-) -> tuple[Fault, ...]:
+def validate_logging(configuration: Configuration) -> tuple[Fault, ...]:
     """Return what the logging set-up rejects before the whole configuration is validated."""
-    return tuple(logging(CompleteConfig(settings, version, gates, 2)))
+    return tuple(logging(CompleteConfig(configuration, 2)))
 
 
 def _enforces_without_cgroups(config: CompleteConfig) -> bool:

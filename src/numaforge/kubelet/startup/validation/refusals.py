@@ -1,13 +1,12 @@
 """A complete configuration, the validation errors in it, and the checks of single fields."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from numaforge.kubelet.config.gates import enabled
+from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import Fault, fault
 from numaforge.kubelet_minors.values.durations import Duration, parse_duration
 from numaforge.kubelet_minors.values.gotext import quoted
-from numaforge.kubelet_minors.versions import KubeletVersion
 
 SECOND = 10**9
 
@@ -15,17 +14,13 @@ SECOND = 10**9
 class CompleteConfig:
     """A complete configuration with typed access; an unset field reads as Go's zero value."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool], cgroup: int
-    ) -> None:
-        self.settings = settings
-        self.version = version
-        self.minor = version.rules_minor
-        self.gates = gates
-        self.cgroup_version = cgroup
-
-    def gate(self, name: str) -> bool:
-        return enabled(self.version, self.gates, name)
+    def __init__(self, configuration: Configuration, cgroup_version: int) -> None:
+        self.settings = configuration.settings
+        self.version = configuration.version
+        self.minor = configuration.minor
+        self.gates = configuration.gates
+        self.gate = configuration.enabled
+        self.cgroup_version = cgroup_version
 
     def number(self, name: str) -> int:
         value: int = self.settings.get(name) or 0
