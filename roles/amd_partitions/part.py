@@ -35,11 +35,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
-    """Return the part for GPUs with other modes than planned, and for our unit; None without a change.
-
-    Raises HostError for a GPU that is not there or whose modes are not known, for a node that cannot run the
-    worker, and where a kubelet runs that may not restart.
-    """
+    """Return the part for GPUs with other modes than planned, and for our unit; None without a change."""
     by_address = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     targets = ours(goal)
     changed = [

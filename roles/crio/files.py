@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import PlannedFile, everywhere
-from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
+from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -17,25 +17,20 @@ CRIO_PATH = "/etc/crio/crio.conf.d/90-numaforge.conf"
 
 
 def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
-    return {"crio_lines": _crio_lines(plan.pod_tuning)}
-
-
-def _crio_lines(plan: PodTuningPlan) -> list[str]:
-    """Return TOML, whose strings may be written as JSON's."""
-    file = [f"irqbalance_config_file = {json.dumps(plan.irqbalance_file)}"] if plan.irqbalance_file else []
+    """Return lines of TOML, whose strings may be written as JSON's."""
+    tuning = plan.pod_tuning
+    unbalanced = ANNOTATIONS["load_balancing"] in tuning.annotations
     # With it, crun creates no control group below the container's, whose CPUs could then not be a partition.
-    flat = ['default_annotations = {"run.oci.systemd.subgroup" = ""}'] if _unbalanced(plan) else []
-    return [
-        *(["[crio.runtime]", *file] if file else []),
+    flat = ['default_annotations = {"run.oci.systemd.subgroup" = ""}'] if unbalanced else []
+    irqbalance = f"irqbalance_config_file = {json.dumps(tuning.irqbalance_file)}"
+    lines = [
+        *(["[crio.runtime]", irqbalance] if tuning.irqbalance_file else []),
         f"[crio.runtime.runtimes.{HANDLER}]",
         "inherit_default_runtime = true",
-        f"allowed_annotations = {json.dumps(list(plan.annotations))}",
+        f"allowed_annotations = {json.dumps(list(tuning.annotations))}",
         *flat,
     ]
-
-
-def _unbalanced(plan: PodTuningPlan) -> bool:
-    return ANNOTATIONS["load_balancing"] in plan.annotations
+    return {"crio_lines": lines}
 
 
 TEMPLATES = {"host/crio.conf.j2": _values}

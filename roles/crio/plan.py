@@ -54,10 +54,7 @@ _IRQBALANCE_OF_APT = "/etc/default/irqbalance"
 def plan_pod_tuning(
     machine: NodeTopology, profile: NodeProfile, kubelet: KubeletPlan | None
 ) -> Reasoned[PodTuningPlan]:
-    """Return what CRI-O should allow; notices name what this host cannot do.
-
-    Raises PlanError where CRI-O and numaforge would set the same value: the last one would win.
-    """
+    """Return what CRI-O should allow; raises PlanError where numaforge would set the same value."""
     wish, reasons = profile.pod_tuning, Reasons()
     if not wish.allow:
         return reasons.of(PodTuningPlan())

@@ -24,10 +24,7 @@ _DEVICE = re.compile(r"\d+(:\d+)?|(MIG-)?GPU-[0-9a-f-]{36}(/\d+/\d+)?|MIG-[0-9a-
 
 
 def resource_name(text: object) -> str:
-    """Return the full name of a resource: the plugin prepends its prefix where it is missing.
-
-    Raises ValueError, with the plugin's message, for a name that the plugin rejects.
-    """
+    """Return a resource's name with the plugin's prefix; raises ValueError with the plugin's message."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a resource's name; write for example nvidia.com/gpu")
     name = text if text.startswith(PREFIX) else PREFIX + text
@@ -274,10 +271,7 @@ class DevicePluginConfig(_AnyCase):
 
 
 def parse_device_plugin(text: str, file: str) -> DevicePluginConfig:
-    """Return a configuration of the device plugin; messages name it `file`.
-
-    The last one of repeated keys wins, as for the plugin. Raises PlanError with every mistake.
-    """
+    """Return a configuration of the device plugin, by the last of repeated keys; messages name it `file`."""
     document, _ = read_last_keys(text, file, PlanError)
     if not isinstance(document, dict):
         raise PlanError(

@@ -25,10 +25,7 @@ OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets
 
 
 def device_plugin_text(plan: NodePlan) -> str:
-    """Return a node's configuration of the device plugin, as YAML.
-
-    Raises PlanError for a plan without one.
-    """
+    """Return a node's configuration of the device plugin, as YAML; raises PlanError without one."""
     if plan.device_plugin is None:
         raise PlanError(
             "has no section device_plugin",
@@ -67,11 +64,7 @@ def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: st
 def operator_config_map(
     machines: Iterable[tuple[NodePlan, NodeTopology]], name: str, namespace: str
 ) -> tuple[Manifest, Mapping[str, Mapping[str, str]]]:
-    """Return the ConfigMap of the operator's mig-manager, and by hostname the labels that choose a config.
-
-    One config for each distinct geometry, as mig-parted reads it. Raises PlanError for a geometry that
-    mig-parted cannot express.
-    """
+    """Return the ConfigMap of mig-manager, and by hostname the labels that choose a config."""
     configs: dict[str, list[dict[str, Any]]] = {}
     labels: dict[str, dict[str, str]] = {}
     for plan, topology in machines:
@@ -89,10 +82,7 @@ def operator_config_map(
 def manager_config_map(
     plans: Iterable[NodePlan], name: str, namespace: str
 ) -> tuple[Manifest, Mapping[str, Mapping[str, str]]]:
-    """Return the ConfigMap of AMD's device config manager, and by hostname the labels that choose a profile.
-
-    Raises PlanError for a plan that does not leave its GPUs to the manager.
-    """
+    """Return the ConfigMap of AMD's config manager, and by hostname the labels that choose a profile."""
     profiles: dict[str, Any] = {}
     labels: dict[str, dict[str, str]] = {}
     for plan in plans:

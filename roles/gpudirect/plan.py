@@ -69,7 +69,8 @@ def plan_access_control(
     if not plan.masks or not (is_set or misconfigured(machine, required)):
         reasons.decide(_SUBJECT, "as it is", "no bridge needs another value")
         return reasons.of(AcsPlan())
-    if not _kernel_has_it(machine):
+    knows = machine.peer_memory.config_acs  # by the kernel's own types, which show a backport
+    if not ((kernel_version(machine) or (0, 0)) >= CONFIG_ACS_KERNEL if knows is None else knows):
         reasons.notice(
             "acs-kernel", f"{_SUBJECT}: Linux {machine.kernel} does not know pci=config_acs= (6.11 does)"
         )
@@ -96,9 +97,3 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
     masks = {address: mask for address, mask in required.masks.items() if mask != own_mask(bridges[address])}
     ids = {address: f"{bridges[address].vendor}:{bridges[address].device}" for address in masks}
     return AcsPlan(masks=dict(sorted(masks.items())), bridges=dict(sorted(ids.items())))
-
-
-def _kernel_has_it(topology: NodeTopology) -> bool:
-    """Whether the kernel knows config_acs: by its own types, which show a backport, else by its version."""
-    by_types = topology.peer_memory.config_acs
-    return (kernel_version(topology) or (0, 0)) >= CONFIG_ACS_KERNEL if by_types is None else by_types

@@ -38,10 +38,7 @@ def keys_of(plan: ImexPlan) -> dict[str, str]:
 
 
 def look(goal: Goal) -> Look:
-    """Ask for the unit, the running daemons, the present keys and nodes, and the state before numaforge.
-
-    Asks nothing on a host whose IMEX numaforge does not manage.
-    """
+    """Ask for the unit, the daemons, the present keys and nodes, and the state before numaforge."""
     planned = "" if goal.plan.imex.mode is None else "planned"
     return Look(
         units=(UNIT,), properties=("ActiveState",), call=("look_imex", planned, CONFIG, NODES, RECORD, *_OURS)
@@ -49,11 +46,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
-    """Return the part that changes IMEX; None where nothing changes.
-
-    Raises HostError for a host without it, one that is not in its own list of nodes, and one on which a
-    ComputeDomain is alive.
-    """
+    """Return the part that changes IMEX, which no ComputeDomain may use; None where nothing changes."""
     plan, answers = goal.plan.imex, state.answers(NAME)
     recorded = state.every(NAME, "recorded")
     if plan.mode is None:

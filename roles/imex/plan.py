@@ -33,10 +33,7 @@ class ImexPlan:
 
 
 def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]:
-    """Return who runs IMEX.
-
-    Raises PlanError for a host without nvidia-imex, and where the DRA driver would run a second daemon.
-    """
+    """Return who runs IMEX; raises PlanError for a host without it, and where a second daemon would run."""
     wish, install, reasons = profile.imex, machine.nvidia_install, Reasons()
     if wish.mode is None:
         starts = install is not None and install.imex_service == "enabled" and install.imex_commands is False

@@ -11,7 +11,6 @@ from numaforge.roles.template import constant, program_values
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
-    from numaforge.roles.mig.instance import MigPlan
 
 MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
 MIG_WORKER_PATH = f"{PROGRAMS}/mig.py"
@@ -25,20 +24,15 @@ TEMPLATES = {
 }
 
 
-def mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files that cut the GPUs after a boot; none where the GPU operator cuts them."""
-    if not mig.gpus or mig.managed_by == "gpu-operator":
+    if not plan.mig.gpus or plan.mig.managed_by == "gpu-operator":
         return ()
     return (
         PlannedFile(MIG_LIBRARY_PATH, "mig", "mig/pynvml.py.j2"),
         PlannedFile(MIG_WORKER_PATH, "mig", "mig/mig.py.j2"),
         PlannedFile(MIG_UNIT_PATH, "mig", "mig/mig.service.j2"),
     )
-
-
-def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return the files that cut the GPUs after a boot."""
-    return mig_files(plan.mig)
 
 
 paths = everywhere(MIG_LIBRARY_PATH, MIG_WORKER_PATH, MIG_UNIT_PATH)

@@ -41,10 +41,7 @@ _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 
 @dataclass(frozen=True)
 class GpuWish:
-    """The wanted mode of one GPU, and counts or starts by profile name; `where` is the entry's place.
-
-    `of_mig_parted`: the names come from a file that mig-parted may read, too.
-    """
+    """The wanted mode of one GPU, and counts or starts by profile name; `where` is the entry's place."""
 
     where: str
     mode: str  # "enabled", "disabled"
@@ -88,10 +85,7 @@ class GpuMigPlan:
 
 @dataclass(frozen=True)
 class MachineMigPlan:
-    """What the GPUs of a machine get, from a `source` named `name`.
-
-    No entry names the GPUs in `untouched`.
-    """
+    """What the GPUs of a machine get, from a `source` named `name`; no entry names those in `untouched`."""
 
     source: str  # "config", "profile"
     name: str
@@ -124,20 +118,13 @@ class _Allowed(NamedTuple):
 
 
 def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfigEntry]) -> MachineMigPlan:
-    """Return what a mig-parted config gives to the GPUs of a machine.
-
-    Raises PlanError for a config that matches no GPU, an index that the machine does not have, and a GPU
-    named by two entries.
-    """
+    """Return what a mig-parted config gives to the GPUs of a machine; raises as `choose_by_config` does."""
     wishes = choose_by_config(nvidia_gpus(topology), config, entries)
     return _planned(topology, ("config", config), wishes, _Allowed())
 
 
 def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan:
-    """Return what the section `mig` of a profile gives to the GPUs of a machine.
-
-    Raises PlanError, as `plan_machine` does.
-    """
+    """Return what the section `mig` of a profile gives to GPUs; raises as `plan_machine` does."""
     wish = profile.mig
     allowed = _Allowed(
         in_use=wish.in_use == "drain",
@@ -171,10 +158,7 @@ def _planned(
 
 
 def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Iterator[Notice]:
-    """Yield a notice for each profile name that mig-parted would not find on the GPUs it is meant for.
-
-    Names depend on the GPU's memory; a GPU whose profile names and memory are both unknown is skipped.
-    """
+    """Yield a notice for each profile name that mig-parted would not find on the GPUs it is meant for."""
     indices_of: dict[tuple[str, str], list[int]] = {}
     for plan in planned:
         wish = wishes.by_index[plan.index]
@@ -342,10 +326,7 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
 
 
 def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wishes:
-    """Return the wishes of a profile's short form.
-
-    Raises PlanError for a GPU or a model that the machine does not have, and for a GPU named by two entries.
-    """
+    """Return the wishes of a profile's short form; raises PlanError as `choose_by_config` does."""
     wishes: dict[int, GpuWish] = {}
     for number, entry in enumerate(entries):
         where = f"mig.gpus[{number}]"

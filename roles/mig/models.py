@@ -102,10 +102,7 @@ def models() -> tuple[MigModel, ...]:
 
 
 def model_of(gpu: Gpu) -> MigModel:
-    """Return the model of a GPU, with NVML's own profiles where NVML reported them.
-
-    Raises PlanError for a GPU outside the table whose placements NVML does not report.
-    """
+    """Return the model of a GPU, with NVML's profiles where known; raises PlanError for an unknown one."""
     generation = (gpu.architecture or UNKNOWN).title()
     offered = _offered(gpu.vendor, gpu.device, gpu.memory_bytes, generation, gpu.mig_profiles)
     return offered or _in_table(gpu.vendor, gpu.device, gpu.memory_bytes)
@@ -189,10 +186,7 @@ def _nearest(model: MigModel, alike: Sequence[MigProfile], gigabytes: int | None
 
 
 def _in_table(vendor: str, device: str, memory_bytes: int | None) -> MigModel:
-    """Return the model by PCI ids and memory.
-
-    Where the memory is unknown, the first model with that PCI id: they differ only in the names.
-    """
+    """Return the model by PCI ids and memory; unknown memory: the first, as they differ only in the names."""
     ids = f"{vendor}:{device}"
     candidates = [one for one in models() if vendor == NVIDIA and device.lower() in one.devices]
     if not candidates:

@@ -33,10 +33,7 @@ class ProfileName:
 
 
 def parse_profile_name(text: str, *, short: bool = False) -> ProfileName:
-    """Parse a profile's name; `short` also accepts names without memory: `1g`, `1g+me`.
-
-    Raises NumaforgeError for names that go-nvlib would not read.
-    """
+    """Parse a profile's name as go-nvlib does; `short` also accepts names without memory: `1g`, `1g+me`."""
     match = _NAME.fullmatch(text)
     if match is None or not (short or match["gigabytes"]):
         more = ", or 1g" if short else ""

@@ -19,18 +19,12 @@ Entry = dict[str, Any]
 
 
 def operator_config_name(profile: str, mig: MigPlan, topology: NodeTopology) -> str:
-    """Return the name of the config that cuts a node's GPUs as planned.
-
-    Raises PlanError for a geometry that mig-parted cannot express.
-    """
+    """Return the name of the config that cuts a node's GPUs as planned; raises as `operator_entries` does."""
     return operator_name(profile, operator_entries(mig, topology))
 
 
 def operator_name(profile: str, entries: object) -> str:
-    """Return the name of a config, used as a label value: the profile's name and a digest of the entries.
-
-    It depends on this node alone, and nodes with equal entries and the same profile share it.
-    """
+    """Return a config's name, a label value: the profile's name and a digest of the entries."""
     digest = blake2b(json.dumps(entries, sort_keys=True).encode(), digest_size=4).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", profile)[:48].strip("-.") or "numaforge"
     return f"{readable}-{digest}"

@@ -37,11 +37,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
-    """Return the part for the GPUs whose cut changes.
-
-    Raises HostError for a GPU that is missing or unknown to NVML, for a node that cannot run the worker, and
-    where a running kubelet may not restart.
-    """
+    """Return the part for the GPUs whose cut changes; raises HostError where that cannot be, or not now."""
     by_address = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     targets = ours(goal)
     mode_only = goal.plan.mig.managed_by == "dra-driver"

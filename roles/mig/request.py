@@ -12,10 +12,7 @@ from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
 
 
 class WantedInstance(NamedTuple):
-    """A GPU instance with the compute slices of each of its compute instances, largest first.
-
-    `start` is the memory slice at which it must begin, or None for any.
-    """
+    """A GPU instance with the compute slices of its compute instances, largest first; `start`: where."""
 
     profile: MigProfile
     compute_instances: tuple[int, ...]
@@ -23,10 +20,7 @@ class WantedInstance(NamedTuple):
 
 
 def parse_counts(texts: Iterable[str]) -> dict[str, int]:
-    """Return counts by profile name from words such as `3g.40gb` and `1g.10gb=2`.
-
-    Raises NumaforgeError for an invalid name, and for a count outside 1 to 64.
-    """
+    """Return counts by profile name from words such as `3g.40gb` and `1g.10gb=2`; at most 64."""
     counts: dict[str, int] = defaultdict(int)
     for text in texts:
         name, sign, number = text.partition("=")

@@ -46,11 +46,7 @@ def pools_name(rdma: RdmaPlan, kubelet: KubeletPlan | None) -> str:
 def plugin_manifests(
     plans: Iterable[NodePlan], image: str, name: str, namespace: str
 ) -> tuple[list[Manifest], dict[str, dict[str, str]]]:
-    """Return the manifests for some nodes, and the Node labels that select them, by hostname.
-
-    Nodes with equal configurations share a ConfigMap and a DaemonSet. Raises PlanError for a plan without
-    pools.
-    """
+    """Return the manifests for each kind of nodes, and the labels that select them, by hostname."""
     kinds: dict[str, NodePlan] = {}
     labels: dict[str, dict[str, str]] = {}
     for plan in plans:

@@ -18,10 +18,7 @@ _GID_INDEX = "NCCL_IB_GID_INDEX"
 def plan_conf(
     topology: NodeTopology, plan: LibrariesPlan, earlier: LibrariesPlan, reasons: Reasons
 ) -> LibrariesPlan:
-    """Return the plan with the text of the admin's own file.
-
-    Raises PlanError where that file gives a setting of ours another value, or was not read.
-    """
+    """Return the plan with the admin's text; raises PlanError where it contradicts ours or was not read."""
     path = plan.conf_path
     admin = _admin_conf(topology, path, earlier, writes=plan.nccl_conf)
     if not plan.nccl_conf or admin is None:

@@ -38,10 +38,7 @@ class _PciNode:
 
 
 def plan_hidden_switches(topology: NodeTopology, wish: Libraries) -> tuple[HiddenSwitch, ...]:
-    """Return the switches that a profile describes, with their NUMA nodes.
-
-    Raises PlanError for a device or a NUMA node that this machine does not have.
-    """
+    """Return the switches of a profile with their NUMA nodes; raises PlanError for what the machine lacks."""
     if len(wish.pcie_switches) > _MOST_SWITCHES:
         raise PlanError(f"more than {_MOST_SWITCHES} switches", where=_WHERE)
     gpus = {gpu.pci_address: gpu for gpu in topology.gpus}

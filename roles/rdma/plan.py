@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Reasoned, Reasons
 from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import rails
 from numaforge.machine.topology.runtime import pod_units
 from numaforge.roles.modules.plan import rdma_modules
 from numaforge.roles.rdma.libraries import plan_libraries
+from numaforge.roles.rdma.nics.plan import named_nics
 from numaforge.roles.rdma.planned import (
     LibrariesPlan,
     NicSetting,
@@ -50,10 +50,7 @@ def plan_rdma(
 
 
 def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[RdmaHostPlan]:
-    """Return the host settings that the profile asks for; a notice names NICs that cannot have them.
-
-    Raises PlanError for a NIC that the machine does not have.
-    """
+    """Return the host settings that the profile asks for; a notice names NICs that cannot have them."""
     wish = profile.rdma.host
     is_wanted = any(getattr(wish, name) is not None for name in (*_SETTINGS, "relaxed_ordering"))
     nics = _nics(topology, wish.nics) if is_wanted or wish.wait_for_virtual_functions else ()
@@ -88,20 +85,7 @@ def _nics(topology: NodeTopology, selection: str | Sequence[str]) -> tuple[RdmaD
     if selection == "rails":
         near = [rail.device for rail in physical if rail.gpus]
         return tuple(near or (rail.device for rail in physical))
-    devices = [rail.device for rail in physical]
-    for name in selection:
-        if not any(name in _names(device) for device in devices):
-            available = ", ".join(" = ".join(_names(device)) for device in devices) or "none"
-            raise PlanError(
-                f"the machine has no NIC {name} with RDMA",
-                where="rdma.host.nics",
-                remedy=f"those that it has: {available}",
-            )
-    return tuple(device for device in devices if {*_names(device)} & {*selection})
-
-
-def _names(device: RdmaDevice) -> tuple[str, ...]:
-    return tuple(name for name in (device.name, device.interface, device.pci_address) if name)
+    return tuple(named_nics([rail.device for rail in physical], selection, " with RDMA", "rdma.host.nics"))
 
 
 def _settings(nics: Sequence[RdmaDevice], profile: NodeProfile, reasons: Reasons) -> Iterator[NicSetting]:

@@ -162,10 +162,7 @@ def _selection(
 
 
 def _offer(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> str:
-    """Return, in words, the machine's values for the selectors that exclude all of its devices.
-
-    Where each selector has devices and only all of them together have none, those of every selector.
-    """
+    """Return, in words, the machine's values for the selectors that exclude all devices, else for all."""
     selectors = {name: texts for name, texts in pool.selectors.items() if texts}
     excluding = [name for name, texts in selectors.items() if not _values(name, functions) & set(texts)]
     offers = (

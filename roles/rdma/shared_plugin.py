@@ -84,10 +84,7 @@ def _entry(pool: RdmaPool) -> dict[str, Any]:
 
 
 def parse_plugin_config(text: str, file: str) -> PluginConfig:
-    """Parse a config.json; messages name it `file`.
-
-    Raises PlanError for what the plugin cannot read, and for keys that are written twice.
-    """
+    """Parse a config.json; raises PlanError, with `file`, for what the plugin cannot read."""
     try:
         document = parse_json(text)
     except NotJsonError as error:
@@ -221,10 +218,7 @@ class PluginFunction(NamedTuple):
 
 
 def plugin_functions(topology: NodeTopology, *, software_devices: bool = False) -> dict[str, PluginFunction]:
-    """Return the functions that the plugin can offer, by address.
-
-    With `software_devices`, an rxe or siw device belongs to the function of its interface.
-    """
+    """Return the functions that the plugin can offer, by address; software devices at their interface's."""
     nics = grouped((nic.pci_address, nic) for nic in topology.nics)
     devices: dict[str, list[RdmaDevice]] = {}
     for device in topology.rdma_devices:

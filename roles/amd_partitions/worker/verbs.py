@@ -124,10 +124,7 @@ def undo(folder: Path) -> None:
 
 
 def withdraw(earlier: Sequence[AmdGpu], folder: Path) -> None:
-    """Reload the driver to carry out a waiting request for a memory mode, so that it can be undone.
-
-    Where that fails, a note says so: the driver applies it at its next unload, and a boot forgets it.
-    """
+    """Reload the driver to carry out a waiting request for a memory mode, or note that it waits."""
     request = requested(folder)
     if request is None or not is_loaded():
         return

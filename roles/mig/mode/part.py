@@ -27,10 +27,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
-    """Return the part for GPUs whose mode changes with a boot; a plan has none where reboots are not allowed.
-
-    Raises HostError for a GPU that is not the planned one.
-    """
+    """Return the part for GPUs whose mode changes with a boot; none where reboots are not allowed."""
     by_address = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     changed = [
         (planned_gpu, current)
@@ -65,10 +62,7 @@ def part(
     holders: Sequence[str] = (),
     may_stop: Sequence[str] = (),
 ) -> Part:
-    """Return the part that sets the mode of the `targets`; `current` has them as they were seen.
-
-    `holders` and `may_stop` are those of numaforge.roles.mig.part.part.
-    """
+    """Return the part that sets the mode of the `targets`; the arguments are those of the part `mig`."""
     seconds = mig.seconds(len(targets))
     return Part(
         NAME,

@@ -72,10 +72,7 @@ CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 
 def bring(targets: list[Wanted], folder: Path | None) -> None:
-    """Bring GPUs to their targets, and leave those alone that are there.
-
-    Without a folder, as at a boot, no holder is stopped and nothing is destroyed. Raises NotDoneError.
-    """
+    """Bring GPUs to their targets; without a folder, as at a boot, stop no holder and destroy nothing."""
     works = work_on(targets)
     if folder is None:
         for work in works:

@@ -34,10 +34,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
-    """Return the part that changes settings that differ, and puts back those that are no longer planned.
-
-    Raises HostError for a planned NIC that is missing, and for more queues than a NIC has.
-    """
+    """Return the part that changes settings that differ, and puts back those that are no longer planned."""
     planned = {(setting.nic, setting.name): setting.value for setting in goal.plan.rdma.host.nics}
     current, recorded = _reported(state, "value"), _reported(state, "recorded")
     if missing_nics := sorted({nic for nic, _ in {*planned} - {*current}}):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from numaforge.lib.codec import CpuSet
 from numaforge.lib.errors import PlanError
 from numaforge.lib.reasons import Reasoned, Reasons
-from numaforge.machine.topology.model import Nic, NodeTopology
+from numaforge.machine.topology.model import Nic, NodeTopology, RdmaDevice
 from numaforge.machine.topology.nics import DEFAULT_ROUTE
 from numaforge.roles.interrupts.plan import refuse_without_reserved
 
@@ -37,10 +37,7 @@ class NicSetting:
 def plan_nic_queues(
     machine: NodeTopology, profile: NodeProfile, reserved: CpuSet
 ) -> Reasoned[tuple[NicSetting, ...]]:
-    """Return the settings for the number of NIC queues.
-
-    Raises PlanError for a NIC that the machine does not have, and for "reserved" without reserved CPUs.
-    """
+    """Return the settings for the number of NIC queues; raises PlanError for a NIC that does not exist."""
     wish = profile.nic_queues
     if wish.combined is None:
         return Reasoned(())
@@ -56,15 +53,7 @@ def plan_nic_queues(
 
 
 def _interfaces(topology: NodeTopology, names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
-        if not any(name in _names(nic) for nic in topology.nics):
-            available = ", ".join(" = ".join(_names(nic)) for nic in topology.nics if nic.interface) or "none"
-            raise PlanError(
-                f"the machine has no NIC {name}",
-                where="nic_queues.nics",
-                remedy=f"those that it has: {available}",
-            )
-    nics = [nic for nic in topology.nics if {*_names(nic)} & {*names}]
+    nics = named_nics(topology.nics, names, "", "nic_queues.nics")
     if hidden := [nic.pci_address for nic in nics if nic.interface is None]:
         raise PlanError(
             f"{', '.join(hidden)} has no interface on the host, so its queues are not the host's",
@@ -74,8 +63,26 @@ def _interfaces(topology: NodeTopology, names: Sequence[str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(nic.interface for nic in nics if nic.interface))
 
 
-def _names(nic: Nic) -> tuple[str, ...]:
-    return tuple(name for name in (nic.rdma_device, nic.interface, nic.pci_address) if name)
+AnyNic = TypeVar("AnyNic", bound=Nic | RdmaDevice)
+
+
+def named_nics(nics: Sequence[AnyNic], names: Sequence[str], kind: str, where: str) -> list[AnyNic]:
+    """Return the NICs with these names: RDMA device, interface or PCI address.
+
+    Raises PlanError for a name that no NIC of this `kind` ("", " with RDMA") has.
+    """
+    for name in names:
+        if not any(name in _names(nic) for nic in nics):
+            available = ", ".join(" = ".join(_names(nic)) for nic in nics) or "none"
+            raise PlanError(
+                f"the machine has no NIC {name}{kind}", where=where, remedy=f"those that it has: {available}"
+            )
+    return [nic for nic in nics if {*_names(nic)} & {*names}]
+
+
+def _names(nic: Nic | RdmaDevice) -> tuple[str, ...]:
+    device = nic.name if isinstance(nic, RdmaDevice) else nic.rdma_device
+    return tuple(name for name in (device, nic.interface, nic.pci_address) if name)
 
 
 def _unasked(topology: NodeTopology, reasons: Reasons) -> tuple[str, ...]:

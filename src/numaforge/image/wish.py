@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from numaforge.image.first_boot.settings import BootSettings
 from numaforge.lib.errors import NumaforgeError, PlanError
-from numaforge.lib.given import NotJsonError, parse_json, read_text
+from numaforge.lib.given import read_json, read_text
 from numaforge.lib.section import Section, validated
 from numaforge.lib.section_values import fits
 from numaforge.lib.strict_yaml import read_yaml
@@ -120,10 +120,7 @@ def machines_of(wish: Image) -> dict[str, NodeTopology]:
 
 
 def plans_of(wish: Image) -> dict[str, NodePlan]:
-    """Return the plan of each machine by name; none where the image names no profile.
-
-    Raises PlanError where the profile cannot be planned for one, so that this shows before a node boots.
-    """
+    """Return the plan of each machine, none without a profile; raises PlanError with the machine's name."""
     if wish.boot.profile is None:
         return {}
     profile = load_profile(wish.boot.profile, where=f"{KEY}: boot.profile", images=profile_files(wish))
@@ -159,8 +156,6 @@ def _machine(name_or_file: str) -> NodeTopology:
     if name_or_file in ready_machines():
         return ready_machine(name_or_file)
     try:
-        return saved_machine(parse_json(read_text(name_or_file)))
-    except NotJsonError as error:
-        raise NumaforgeError(f"is not valid JSON: {error}", where=name_or_file) from error
+        return saved_machine(read_json(name_or_file))
     except NumaforgeError as error:
         raise error.at(name_or_file) from error

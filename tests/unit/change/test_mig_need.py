@@ -16,8 +16,9 @@ from numaforge.node.part import NodeState, Part, Unit
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.planning.render import role_files
+from numaforge.roles.mig import files as mig_files
 from numaforge.roles.mig import part as mig
-from numaforge.roles.mig.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, mig_files
+from numaforge.roles.mig.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot
@@ -51,7 +52,7 @@ def goal(wanted: Sequence[MigGpu], gpus: Sequence[Gpu], *roles: str, by: str = "
     plan = plan_node(machine, load_profile({"name": "t", "memory": {"system_reserved": "512Mi"}}))
     planned = MigPlan(tuple(wanted), by)
     return Goal(
-        replace(plan, mig=planned, files=(*plan.files, *mig_files(planned))),
+        replace(plan, mig=planned, files=(*plan.files, *mig_files.files(replace(plan, mig=planned)))),
         machine,
         frozenset(roles or ("mig", "kubelet")),
     )

@@ -286,10 +286,7 @@ def _kubelet(rows: Sequence[str]) -> RootKubelet | None:
 
 
 def best_python(present: FoundImage) -> tuple[str, str, str]:
-    """Return the version, machine and path of the first Python that can run numaforge.
-
-    Raises HostError without one.
-    """
+    """Return version, machine and path of the first Python that can run numaforge, or raise HostError."""
     for python, machine, path in present.pythons:
         if program.is_new_enough(python):
             return python, machine, path

@@ -59,10 +59,7 @@ def manifest(
 
 
 def bill(release: str, kind: str, installed: Sequence[Installed], libraries: Mapping[str, str]) -> str | None:
-    """Return the bill of materials in CycloneDX 1.6, `kind` being deb or rpm.
-
-    None where cyclonedx-python-lib is not installed.
-    """
+    """Return the bill of materials in CycloneDX 1.6 (`kind`: deb or rpm); None without the library for it."""
     try:
         from cyclonedx.model.bom import Bom
         from cyclonedx.model.component import Component, ComponentType

@@ -56,11 +56,7 @@ def is_new_enough(python: str) -> bool:
 
 
 def packages(python: str, machine: str) -> bytes:
-    """Return a compressed archive of all packages for a Python ("3.12") on a kind of machine ("x86_64").
-
-    pip fetches third-party packages, with the versions and the checksums of the release. Raises HostError
-    with pip's error.
-    """
+    """Return an archive of all packages for a Python ("3.12") on a machine ("x86_64"), which pip fetches."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numaforge" / "image"
     cached = cache / f"{digest(python, machine)}.tar.gz"
     if not cached.exists():

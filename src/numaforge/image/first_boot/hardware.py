@@ -6,7 +6,7 @@ from pathlib import Path
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import HostError, NumaforgeError
-from numaforge.lib.given import NotJsonError, parse_json, read_text
+from numaforge.lib.given import read_json
 from numaforge.machine.topology.model import Accelerator, Gpu, NodeTopology
 
 MACHINES = "/etc/numaforge/image/machines"
@@ -33,10 +33,7 @@ def written(machine: NodeTopology) -> str:
 
 
 def require_expected(machine: NodeTopology, folder: Path = Path(MACHINES)) -> str | None:
-    """Return which of an image's machines this is; None where the image is for any machine.
-
-    Raises HostError with the differences from the most similar machine.
-    """
+    """Return which of an image's machines this is, None where it is for any; raises HostError for another."""
     models = {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
     if not models:
         return None
@@ -53,10 +50,7 @@ def require_expected(machine: NodeTopology, folder: Path = Path(MACHINES)) -> st
 
 
 def _read(file: Path) -> Hardware:
-    try:
-        document = parse_json(read_text(file))
-    except NotJsonError as error:
-        raise NumaforgeError(f"is not valid JSON: {error}", where=str(file)) from error
+    document = read_json(file)
     if not isinstance(document, dict) or not all(
         isinstance(amount, str | int) for amount in document.values()
     ):

@@ -221,10 +221,7 @@ def foresee(
 
 
 def confirm() -> BootRecord:
-    """Confirm the plan on trial for an admin; return its record.
-
-    Raises HostError where no plan is on trial.
-    """
+    """Confirm the plan on trial for an admin; return its record."""
     trial = BootRecord.saved(TRIAL)
     if trial is None or not (status := status_of(trial)).waits:
         raise HostError("no plan is on trial on this node", remedy="see `numaforge boot --dry`")

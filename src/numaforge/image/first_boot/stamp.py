@@ -140,10 +140,7 @@ def _library() -> str:
 
 
 def watch(paths: Iterable[str], state: Path = STATE) -> bool:
-    """List the kubelet's files that are inputs of plans, besides its unit; return whether the list is new.
-
-    A folder stands for the drop-ins in it.
-    """
+    """List the kubelet's files, or folders of drop-ins, that are inputs; return whether the list is new."""
     text = "".join(f"{shell.line(path)}\n" for path in paths)
     if _read(state / _WATCHED) == text:
         return False
@@ -169,10 +166,7 @@ def note_confirmed(trial: BootRecord, confirmed: str, state: Path = STATE) -> Bo
 
 
 def accept(record: BootRecord, state: Path = STATE) -> BootRecord:
-    """Put the plan on trial into effect, and forget the failed one; return its record.
-
-    Idempotent: another process may have done it.
-    """
+    """Put the plan on trial into effect, once or again, and forget the failed one; return its record."""
     folder = state / TRIAL.name
     texts = {name: _read(folder / name) for name in ("files", "inputs")}
     if all(text is not None for text in texts.values()):

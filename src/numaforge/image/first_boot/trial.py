@@ -36,10 +36,7 @@ Tell = Callable[[str], object]
 
 
 def ask(script: str) -> Answer:
-    """Run a script here, and return its answer.
-
-    Raises HostError with its complaint where it fails, HostUnreachableError where it does not end.
-    """
+    """Run a script here, and return its answer; raises HostError with its complaint where it fails."""
     try:
         done = bounded.run_script(script, timeout=_SCRIPT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -85,10 +82,7 @@ def follow(trial: BootRecord) -> Status:
 
 
 def keep(trial: BootRecord, status: Status, confirmed: str) -> BootRecord:
-    """Confirm the change of a plan on trial, and put the plan into effect once the change is lasting.
-
-    Raises HostError where it has been undone.
-    """
+    """Confirm the change of a plan on trial, and put the plan into effect once the change is lasting."""
     record = note_confirmed(trial, confirmed)
     ask(confirm_script(trial.transaction, status.token))
     while status.result is None:
