@@ -1,12 +1,17 @@
 """The verdict of a rule, and what holds for the rules of every subject."""
 
+import json
+from importlib.resources import files
+
 import pytest
 
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, judge, within
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.fleet.audit import drift
 from numaforge.fleet.audit import host_rules as userland
+from numaforge.fleet.audit.machine import MACHINE_RULES
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.judged import judged
 from tests.fixtures.machines import lab_node
@@ -70,6 +75,12 @@ def machines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("machines")
     captured = [machine_of(folder / name, build()) for name, build in MACHINES.items()]
     return [worker(), *(build() for build in KINDS.values()), *captured]
+
+
+def test_every_text_is_of_a_rule():
+    texts = json.loads(files("numaforge.findings").joinpath("rules.json").read_text("utf-8"))
+    planned = {rule.id for rule in drift.DRIFT}
+    assert texts.keys() == {rule.id for rule in MACHINE_RULES} - planned
 
 
 @EVERY_SUBJECT

@@ -92,11 +92,6 @@ class ServedNode:
         return str(self.settings.get("cpuManagerPolicy", "none"))
 
     @property
-    def cpu_options(self) -> Mapping[str, str]:
-        """The options of the CPU manager's policy."""
-        return dict(self.settings.get("cpuManagerPolicyOptions") or {})
-
-    @property
     def reserved_cpus(self) -> str:
         """The CPUs that no pod gets, as a cpulist."""
         return format_cpulist(self.plan.cpus.reserved)

@@ -47,7 +47,7 @@ def _labels_and_annotations(node: ServedNode) -> tuple[dict[str, str], dict[str,
     labels = {}
     if node.policy in POLICIES:
         labels[f"{PREFIX}/numa-topology-policy"] = POLICIES[node.policy]
-    if node.cpu_options.get(FULL_PCPUS_ONLY) == "true":
+    if (node.settings.get("cpuManagerPolicyOptions") or {}).get(FULL_PCPUS_ONLY) == "true":
         labels[f"{PREFIX}/cpu-bind-policy"] = "FullPCPUsOnly"
     # ReservedCPUsOnly: the kubelet has already subtracted them from Allocatable
     reservation = json.dumps({"reservedCPUs": node.reserved_cpus, "applyPolicy": "ReservedCPUsOnly"})

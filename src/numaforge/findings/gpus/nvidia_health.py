@@ -31,19 +31,20 @@ def _has_ecc(gpu: Gpu) -> bool:
     return gpu.ecc is not None and scope.not_vgpu(gpu)
 
 
-def _ecc_modes(gpu: Gpu) -> tuple[bool, bool] | None:
-    if gpu.ecc is None or gpu.ecc.enabled is None or gpu.ecc.pending is None:
+def _changes(what: str, current: str | None, then: str | None) -> str | None:
+    """Return how a mode changes at a reset, "" where it does not; None where one of the two is unknown."""
+    if current is None or then is None:
         return None
-    return gpu.ecc.enabled, gpu.ecc.pending
+    return "" if current == then else f"{what} is {current}, and {then} after a reset"
 
 
-def _ecc_changes(modes: tuple[bool, bool]) -> str | None:
-    current, then = ("on" if mode else "off" for mode in modes)
-    return None if current == then else f"ECC is {current}, and {then} after a reset"
+def _ecc_changes(gpu: Gpu) -> str | None:
+    words = {True: "on", False: "off", None: None}
+    return _changes("ECC", words[gpu.ecc.enabled], words[gpu.ecc.pending]) if gpu.ecc else None
 
 
 _ecc_pending = scope.one_value(
-    _has_ecc, _ecc_modes, _ecc_changes, unknown="the ECC mode after a reset is unknown"
+    _has_ecc, _ecc_changes, lambda change: change or None, unknown="the ECC mode after a reset is unknown"
 )
 
 
@@ -114,17 +115,11 @@ def _mig_capable(gpu: Gpu) -> bool:
     return bool(gpu.mig_capable) and scope.not_vgpu(gpu)
 
 
-def _mig_modes(gpu: Gpu) -> tuple[str, str] | None:
-    return None if gpu.mig_mode is None or gpu.mig_pending is None else (gpu.mig_mode, gpu.mig_pending)
-
-
-def _mig_changes(modes: tuple[str, str]) -> str | None:
-    current, then = modes
-    return None if current == then else f"MIG mode is {current}, and {then} after a reset"
-
-
 _mig_pending = scope.one_value(
-    _mig_capable, _mig_modes, _mig_changes, unknown="the MIG mode after a reset is unknown"
+    _mig_capable,
+    lambda gpu: _changes("MIG mode", gpu.mig_mode, gpu.mig_pending),
+    lambda change: change or None,
+    unknown="the MIG mode after a reset is unknown",
 )
 
 
