@@ -4,23 +4,22 @@ There is no cordon, no drain and no record. The node itself carries out the chan
 fails or where the host does not answer over a new connection; afterwards a Node must still be Ready.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from numaforge.change.transaction import Result, Transaction
 from numaforge.lib.errors import NumaforgeError
-from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
+from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
-from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.record import Ending, labels_set, lease_name, read_ended, unfinished
-from numaforge.rollout.same_machine import other_address, other_machine
-from numaforge.rollout.slots import held_slots
+from numaforge.rollout.slots import holds_slot
 from numaforge.rollout.steps import Clock, Steps
-from numaforge.rollout.transacting import MOST_VOID, Transacting
+from numaforge.rollout.transacting import ASKING, MOST_VOID, HostChange, RefusedError
 
 CHANGING = "changes"
 """The phase from which on something may have been changed on the host."""
@@ -29,39 +28,14 @@ UNPROTECTED = (
     "or as max_unavailable in the inventory, how many such hosts may change together"
 )
 
-_ASKING = "asks"
 _POLL_SECONDS = 2.0
-_LOOK_AGAIN_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class NodeOfHost:
+class NodeOfHost(NamedTuple):
     """A host's Node in its cluster."""
 
     cluster: Cluster
     name: str
-
-    def look(self) -> ClusterNode:
-        return self.cluster.node(self.name)
-
-    def is_in_rollout(self, node: ClusterNode) -> bool:
-        """Whether the node has a record or holds a slot: its pods have left, or are leaving."""
-        leases = self.cluster.leases()
-        return node.name in unfinished(leases) or any(
-            (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(leases)
-        )
-
-    def lease(self) -> Lease:
-        """Return the Lease with the Node's record."""
-        return self.cluster.lease(lease_name(self.name))
-
-
-class _EndedError(Exception):
-    """The change has ended, or must not begin."""
-
-    def __init__(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> None:
-        super().__init__(reason)
-        self.outcome = Outcome(ending, reason, tuple(details))
 
 
 class _DrainError(Exception):
@@ -69,7 +43,7 @@ class _DrainError(Exception):
 
 
 @dataclass
-class InPlaceChange(Transacting):
+class InPlaceChange(HostChange):
     """The change of one host by one process; `node` is None for a host that is no Node of the cluster.
 
     `may_reboot` permits rebooting a host that is no Node. `veto` may return why nothing may begin.
@@ -85,8 +59,6 @@ class InPlaceChange(Transacting):
     veto: Callable[[], str | None] = lambda: None
     name: str = field(init=False)
     _begun: bool = field(default=False, init=False)
-    _phase: str = field(default=_ASKING, init=False)
-    _last_told: Progress | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.name = self.node.name if self.node else self.host
@@ -97,8 +69,8 @@ class InPlaceChange(Transacting):
             outcome = yield from self._run()
         except _DrainError:
             return None
-        except _EndedError as ended:
-            outcome = ended.outcome
+        except RefusedError as refused:
+            outcome = refused.outcome
         except NumaforgeError as error:
             if not self._begun:
                 raise
@@ -107,16 +79,17 @@ class InPlaceChange(Transacting):
         return outcome
 
     def _run(self) -> Steps[Outcome]:
+        cluster = self.node.cluster if self.node else None
         for _ in range(MOST_VOID):
-            if self.node is not None:
-                yield from self._require_own_node(self.node)
+            if cluster is not None:
+                yield from self._require_own_node(cluster)
             transaction = yield from self._ask(self.machine.change)
-            if self.node is not None:
-                yield from self._require_stays(self.node, transaction)
+            if cluster is not None:
+                yield from self._require_stays(cluster, transaction)
             if transaction is None:
                 return Outcome(Ending.UNCHANGED, "it is as planned")
-            if self.node is not None:
-                yield from self._require_in_order(self.node)
+            if cluster is not None:
+                yield from self._require_in_order(cluster)
             if reason := self._why_not(transaction) or self.veto():
                 return Outcome(Ending.BLOCKED, reason)
             if reason := (yield from self._ask(partial(self.machine.rehearse, transaction))):
@@ -127,7 +100,7 @@ class InPlaceChange(Transacting):
             if result.outcome != "void":
                 return (yield from self._judge(result))
             self._begun = False
-            self._say(_ASKING, (result.reason,))
+            self._say(ASKING, (result.reason,))
         return Outcome(Ending.BLOCKED, f"{MOST_VOID} times in a row {result.reason}")
 
     def _why_not(self, transaction: Transaction) -> str:
@@ -142,49 +115,44 @@ class InPlaceChange(Transacting):
             return UNPROTECTED
         return ""
 
-    def _require_own_node(self, host_node: NodeOfHost) -> Steps[None]:
-        """Refuse a Node that is another machine; leave a Node that is in a roll-out to that roll-out."""
-        node = yield from self._ask(host_node.look)
-        if (yield from self._ask(lambda: host_node.is_in_rollout(node))):
-            raise _DrainError
-        host = yield from self._ask(self.machine.identity)
-        access = self.machine.access()
-        reason = other_machine(node, host) or (
-            yield from self._ask(lambda: other_address(node, access, host_node.cluster.nodes))
-        )
-        if reason:
-            raise _EndedError(Ending.BLOCKED, reason)
+    def _require_own_node(self, cluster: Cluster) -> Steps[None]:
+        """Refuse a Node that is another machine; leave a Node that is in a roll-out to that roll-out.
 
-    def _require_stays(self, host_node: NodeOfHost, transaction: Transaction | None) -> Steps[None]:
+        Its pods have left or are leaving where it has a record or holds a slot.
+        """
+        node = yield from self._ask(lambda: cluster.node(self.name))
+        leases = yield from self._ask(cluster.leases)
+        if node.name in unfinished(leases) or holds_slot(leases, node):
+            raise _DrainError
+        if reason := (yield from self._other_machine(cluster, node)):
+            raise RefusedError(reason)
+
+    def _require_stays(self, cluster: Cluster, transaction: Transaction | None) -> Steps[None]:
         """Refuse a change that needs a drain; so do label changes, which device plugins follow."""
         expected = yield from self._ask(self.machine.expected)
-        node = yield from self._ask(host_node.look)
-        lease = yield from self._ask(host_node.lease)
+        node = yield from self._ask(lambda: cluster.node(self.name))
+        lease = yield from self._ask(lambda: cluster.lease(lease_name(self.name)))
         if to_set(node, expected.labels, labels_set(lease, node)) or (
             transaction is not None and transaction.drains
         ):
             raise _DrainError
 
-    def _require_in_order(self, host_node: NodeOfHost) -> Steps[None]:
+    def _require_in_order(self, cluster: Cluster) -> Steps[None]:
         """Refuse a node that is not Ready, or that another tool maintains."""
-        node = yield from self._ask(host_node.look)
-        deadline = self.clock() + self.settings.maintenance_timeout
-        while (tool := foreign(node)) is not None and self.clock() < deadline:
-            self._say("waits for maintenance", (tool,))
-            yield _LOOK_AGAIN_SECONDS
-            node = yield from self._ask(host_node.look)
-        lease = yield from self._ask(host_node.lease)
+        node = yield from self._ask(lambda: cluster.node(self.name))
+        node = yield from self._unmaintained(cluster, node)
+        lease = yield from self._ask(lambda: cluster.lease(lease_name(self.name)))
         if reasons := obstacles(node, read_ended(lease, node), include_cordoned=True):
-            raise _EndedError(Ending.BLOCKED, reasons[0])
-        if trouble := (yield from self._control_plane_trouble(host_node.cluster)):
-            raise _EndedError(Ending.BLOCKED, trouble)
+            raise RefusedError(reasons[0])
+        if trouble := (yield from self._control_plane_trouble(cluster)):
+            raise RefusedError(trouble)
 
     def _carry_out(self, transaction: Transaction) -> Steps[Result]:
         """Hand the transaction to the host, once, and return how it ended."""
         self._begun = True
         self._say(CHANGING)
         if refused := (yield from self._begin(transaction)):
-            raise _EndedError(Ending.BLOCKED, refused)
+            raise RefusedError(refused)
         return (yield from self._result(transaction.id))
 
     def _find_out(self, result: Result, planned: Transaction) -> Steps[Result]:
@@ -230,10 +198,10 @@ class InPlaceChange(Transacting):
         """
         if self.node is None:
             return None
-        host_node, first, waited = self.node, None, 0.0
+        cluster, first, waited = self.node.cluster, None, 0.0
         while True:
-            node = yield from self._ask(host_node.look)
-            heartbeat = yield from self._ask(lambda: host_node.cluster.node_heartbeat(host_node.name))
+            node = yield from self._ask(lambda: cluster.node(self.name))
+            heartbeat = yield from self._ask(lambda: cluster.node_heartbeat(self.name))
             first = heartbeat if first is None else first
             if node.ready and heartbeat != first:
                 return None
@@ -244,13 +212,3 @@ class InPlaceChange(Transacting):
             self._say("proves", (f"its Node {why}",))
             yield _POLL_SECONDS
             waited += _POLL_SECONDS
-
-    def _waits(self, *reasons: str, phase: str | None = None) -> None:
-        self._say(phase or self._phase, reasons)
-
-    def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:
-        self._phase = str(phase)
-        progress = Progress(self.name, self._phase, tuple(filter(None, waits_for)))
-        if progress != self._last_told:
-            self._last_told = progress
-            self.tell(progress)

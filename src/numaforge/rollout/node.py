@@ -5,10 +5,9 @@ runner that resumes after another has died does what is left to do, and nothing 
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from numaforge.lib.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout.budget import CachedPool
@@ -37,7 +36,6 @@ from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.options import START_KUBELET
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.owners import device_owner
-from numaforge.rollout.patience import patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
     Ending,
@@ -55,35 +53,24 @@ from numaforge.rollout.record import (
     take_over,
     withdraw,
 )
-from numaforge.rollout.same_machine import other_address, other_machine
 from numaforge.rollout.slots import (
     NoSlotError,
     NotTakenAgainError,
     RenewedSlot,
     Slot,
-    held_slots,
+    holds_slot,
     release,
     take_slot,
 )
 from numaforge.rollout.steps import Beside, Clock, Steps
+from numaforge.rollout.transacting import HostChange, RefusedError
 
-T = TypeVar("T")
-
-_LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
 
 
 class _LateError(Exception):
     """The slot went stale: the budget was checked too long ago, or the control plane is not healthy."""
-
-
-class _RefusedError(Exception):
-    """The node must not be taken; it is left as it is."""
-
-    def __init__(self, reason: str, details: Sequence[str] = (), *, ending: Ending = Ending.BLOCKED) -> None:
-        super().__init__(reason)
-        self.outcome = Outcome(ending, reason, tuple(details))
 
 
 @dataclass(frozen=True)
@@ -97,7 +84,7 @@ class JustSeen:
 
 
 @dataclass
-class NodeRollout:
+class NodeRollout(HostChange):
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may return why no further node may begin. Concurrent roll-outs of one process share a
@@ -121,7 +108,6 @@ class NodeRollout:
     beside: Beside | None = None
     _claimed: Record | None = field(default=None, init=False)
     _phases: Phases | None = field(default=None, init=False)
-    _last_told: Progress | None = field(default=None, init=False)
 
     def run(self) -> Steps[Outcome]:
         """Change the node, or resume a change; raises NumaforgeError before anything was changed."""
@@ -133,7 +119,9 @@ class NodeRollout:
         node = yield from self._ask(lambda: self.cluster.node(self.name))
         lease = yield from self._ask(self._lease)
         try:
-            if (record := read_unfinished(lease)) or (yield from self._ask(lambda: self._has_slot(node))):
+            if (record := read_unfinished(lease)) or (
+                yield from self._ask(lambda: holds_slot(self.cluster.leases(), node))
+            ):
                 yield from self._require_same_machine(node, record)
             elif not (self.just_seen or (yield from self._needs_change(node, lease))):
                 return _unchanged(node, lease)
@@ -142,7 +130,7 @@ class NodeRollout:
                 yield from self._ask(self._require_proof)
                 yield from self._rehearse()
             return (yield from self._take_slot_and_work())
-        except _RefusedError as refused:
+        except RefusedError as refused:
             return refused.outcome
         except NotTakenAgainError as late:
             return Outcome(Ending.HELD, f"it was uncordoned, and is not taken again: {late.message}")
@@ -162,7 +150,7 @@ class NodeRollout:
         """Refuse a plan that the node's kubelet refuses, before anything is taken out of service."""
         self._say("rehearses")
         if reason := (yield from self._ask(self.machine.rehearse)):
-            raise _RefusedError(reason, ending=Ending.REFUSED_BY_KUBELET)
+            raise RefusedError(reason, ending=Ending.REFUSED_BY_KUBELET)
 
     def _lease(self) -> Lease:
         return self.cluster.lease(lease_name(self.name))
@@ -170,13 +158,11 @@ class NodeRollout:
     def _needs_change(self, node: ClusterNode, lease: Lease) -> Steps[bool]:
         """Whether the machine is not as planned, or its node's labels are not."""
         change = yield from self._ask(self.machine.change)
-        if change is not None and change.failed_before:
-            raise _RefusedError(change.failed_before)
-        if change is not None and change.ended_work:
-            raise _RefusedError(change.ended_work)
-        if change is not None and change.undrainable:
-            raise _RefusedError(f"{change.undrainable}: {START_KUBELET}")
         if change is not None:
+            if reason := change.failed_before or change.ended_work:
+                raise RefusedError(reason)
+            if change.undrainable:
+                raise RefusedError(f"{change.undrainable}: {START_KUBELET}")
             return True
         planned_labels = (yield from self._ask(self.machine.expected)).labels
         return bool(to_set(node, planned_labels, labels_set(lease, node)))
@@ -201,37 +187,25 @@ class NodeRollout:
             if outcome is not None:
                 return outcome
 
-    def _has_slot(self, node: ClusterNode) -> bool:
-        return any(
-            (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
-        )
-
     def _require_same_machine(self, node: ClusterNode, record: Record | None = None) -> Steps[None]:
         """Refuse a node that is not this host; with a record of an unfinished roll-out it is held."""
+        rebooted = record is not None and record.touched
         try:
-            host = yield from self._ask(self.machine.identity)
+            reason = yield from self._other_machine(self.cluster, node, rebooted=rebooted)
         except HostUnreachableError as unreachable:
             if record is None:
                 raise
-            raise _RefusedError(f"{unreachable.message}: resume later", ending=Ending.HELD) from unreachable
-        reason = other_machine(node, host, rebooted=record is not None and record.touched)
-        if reason is None:
-            access = self.machine.access()
-            reason = yield from self._ask(lambda: other_address(node, access, self.cluster.nodes))
+            raise RefusedError(f"{unreachable.message}: resume later", ending=Ending.HELD) from unreachable
         if reason:
-            raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
+            raise RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
 
     def _admissible(self, node: ClusterNode, lease: Lease) -> Steps[ClusterNode]:
         """Return the node once no other tool maintains it; refuse a node that must not be taken."""
         yield from self._require_same_machine(node)
-        deadline = self.clock() + self.settings.maintenance_timeout
-        while (tool := foreign(node)) is not None and self.clock() < deadline:
-            self._say("waits for maintenance", (tool,))
-            yield _LOOK_AGAIN_SECONDS
-            node = yield from self._ask(lambda: self.cluster.node(self.name))
+        node = yield from self._unmaintained(self.cluster, node)
         ended = read_ended(lease, node)
         if reasons := obstacles(node, ended, include_cordoned=self.settings.include_cordoned):
-            raise _RefusedError(reasons[0])
+            raise RefusedError(reasons[0])
         expected = yield from self._ask(self.machine.expected)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
         owner = yield from self._ask(
@@ -244,11 +218,11 @@ class NodeRollout:
             )
         )
         if owner:
-            raise _RefusedError(owner)
+            raise RefusedError(owner)
         if reason := unlabelled(node, pods) or (yield from self._outage(node)):
-            raise _RefusedError(reason)
+            raise RefusedError(reason)
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:
-            raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
+            raise RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
         return node
 
     def _outage(self, node: ClusterNode) -> Steps[str | None]:
@@ -268,7 +242,7 @@ class NodeRollout:
         try:
             outcome = yield from renewed.during(self._work(node, renewed), self.beside)
             kept_slot = outcome.ending is Ending.HELD
-        except _RefusedError as refused:
+        except RefusedError as refused:
             outcome = refused.outcome
         except _LateError:
             outcome = None
@@ -309,7 +283,7 @@ class NodeRollout:
             record = yield from self._cordon(node, lease, renewed)
         except (ApiUnreachableError, ConflictError, TakenError):
             raise  # it may be cordoned, or another's
-        except (_RefusedError, _LateError, NumaforgeError) as error:
+        except (RefusedError, _LateError, NumaforgeError) as error:
             yield from self._withdraw(Ending.BLOCKED, str(error))
             raise
         return (yield from self._go_through(record))
@@ -338,7 +312,7 @@ class NodeRollout:
         while True:
             node = yield from self._admissible(node, lease)
             if renewed.lost:
-                raise _RefusedError("another process has released the node's slot")
+                raise RefusedError("another process has released the node's slot")
             if node.uid != renewed.slot.node_uid:
                 raise NotFoundError("another node has the name now", where=self.name)
             if self.clock() - renewed.since > _LATE_SECONDS:
@@ -373,19 +347,6 @@ class NodeRollout:
     def _ending_without_node(self) -> Ending:
         """Return the ending where the node or its record is gone."""
         return Ending.HELD if self._phases is not None and self._phases.record.touched else Ending.BLOCKED
-
-    def _ask(self, call: Callable[[], T]) -> Steps[T]:
-        return patiently(
-            call,
-            tell=lambda why: self._say(self._last_told.phase if self._last_told else "asks", (why,)),
-            patience_seconds=self.settings.unreachable_timeout,
-        )
-
-    def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:
-        progress = Progress(self.name, str(phase), tuple(waits_for))
-        if progress != self._last_told:
-            self._last_told = progress
-            self.tell(progress)
 
 
 def obstacles(node: ClusterNode, ended: Record | None, *, include_cordoned: bool) -> list[str]:

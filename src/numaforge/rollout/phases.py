@@ -229,10 +229,8 @@ class Phases(Transacting):
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
             return (yield from self._set_labels(transaction=None))
-        if transaction.failed_before:
-            return (yield from self._finish(Ending.BLOCKED, transaction.failed_before))
-        if transaction.ended_work:
-            return (yield from self._finish(Ending.BLOCKED, transaction.ended_work))
+        if reason := transaction.failed_before or transaction.ended_work:
+            return (yield from self._finish(Ending.BLOCKED, reason))
         expected = yield from self._ask(self.machine.expected)
         if owner := (yield from self._ask(lambda: self._device_owner(expected))):
             return (yield from self._finish(Ending.BLOCKED, owner))

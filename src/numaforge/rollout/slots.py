@@ -77,6 +77,10 @@ def held_slots(leases: Iterable[Lease]) -> list[Slot]:
     return [Slot(lease) for lease in leases if lease.name.startswith(SLOT) and lease.annotations.get(NODE)]
 
 
+def holds_slot(leases: Iterable[Lease], node: ClusterNode) -> bool:
+    return any(_is_of(slot, node) for slot in held_slots(leases))
+
+
 def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Slot]:
     """Return the slots of nodes that exist: a node that has left the cluster no longer takes room."""
     return [

@@ -1,24 +1,30 @@
 """Have a host carry a transaction out by itself: hand it over, confirm it, and wait for its end."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from numaforge.change.transaction import Result, Status, Transaction
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.rollout.cluster import Cluster
+from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.machine import Machine
-from numaforge.rollout.outcome import NodeSettings
+from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.patience import patiently
+from numaforge.rollout.record import Ending
+from numaforge.rollout.same_machine import other_address, other_machine
 from numaforge.rollout.steps import Clock, Steps
 
 T = TypeVar("T")
 
+ASKING = "asks"
+"""The phase in which nothing has begun."""
 BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour to boot
 MOST_VOID = 3  # transactions in a row
 _POLL_SECONDS = 1.0  # the least interval between polls, where the node does not wait for news itself
 _LOOK_AGAIN_SECONDS = 2.0
+_MAINTENANCE_SECONDS = 10.0  # from one look at another tool's maintenance to the next
 _TRANSACTION_SECONDS = 5400.0  # the node has a result long before that, unless systemd itself hangs
 
 
@@ -136,3 +142,46 @@ class Transacting(ABC):
             tell=self._waits,
             patience_seconds=max(seconds, self.away_seconds) if reboots else seconds,
         )
+
+
+class RefusedError(Exception):
+    """The host must not be changed, or its change has ended: as `outcome` says."""
+
+    def __init__(self, reason: str, details: Sequence[str] = (), *, ending: Ending = Ending.BLOCKED) -> None:
+        super().__init__(reason)
+        self.outcome = Outcome(ending, reason, tuple(details))
+
+
+class HostChange(Transacting):
+    """The change of one host from its first look to its outcome; `tell` receives its progress."""
+
+    tell: Callable[[Progress], object]
+    _last_told: Progress | None = None
+
+    def _other_machine(
+        self, cluster: Cluster, node: ClusterNode, *, rebooted: bool = False
+    ) -> Steps[str | None]:
+        """Return why the host is not the node's machine, None where it is."""
+        host = yield from self._ask(self.machine.identity)
+        access = self.machine.access()
+        return other_machine(node, host, rebooted=rebooted) or (
+            yield from self._ask(lambda: other_address(node, access, cluster.nodes))
+        )
+
+    def _unmaintained(self, cluster: Cluster, node: ClusterNode) -> Steps[ClusterNode]:
+        """Return the node once no other tool maintains it, or when time is up."""
+        deadline = self.clock() + self.settings.maintenance_timeout
+        while (tool := foreign(node)) is not None and self.clock() < deadline:
+            self._say("waits for maintenance", (tool,))
+            yield _MAINTENANCE_SECONDS
+            node = yield from self._ask(lambda: cluster.node(self.name))
+        return node
+
+    def _waits(self, *reasons: str, phase: str | None = None) -> None:
+        self._say(phase or (self._last_told.phase if self._last_told else ASKING), reasons)
+
+    def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:
+        progress = Progress(self.name, str(phase), tuple(filter(None, waits_for)))
+        if progress != self._last_told:
+            self._last_told = progress
+            self.tell(progress)
