@@ -18,7 +18,7 @@ from pyinfra import host, logger
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.framing import asking
-from numaforge.run.hosts import reached
+from numaforge.run.hosts.scripts import reached
 
 LISTENER = {sshd}
 
@@ -168,7 +168,7 @@ def test_time_limit_ends_every_kind_of_wait_for_a_host(sandbox, tmp_path, doing)
 
 def test_host_silent_during_detection_is_unreachable_after_limit(sandbox, tmp_path):
     scene = """
-from numaforge.run.hosts import detect
+from numaforge.run.hosts.facts import detect
 
 reach(":")
 host.data.override_datas["numaforge_answer_seconds"] = 2

@@ -216,7 +216,7 @@ exec systemctl.real "$@"
 _ASK = """
 from pyinfra import host, logger
 
-from numaforge.run.hosts import reached
+from numaforge.run.hosts.scripts import reached
 from numaforge.change.transaction import read_status, status_script
 from numaforge.change.identity import identity_script, read_identity
 

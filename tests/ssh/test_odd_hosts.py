@@ -11,7 +11,7 @@ _ODD = {"/etc/os-release": "NAME=Bob's Linux\nID=bob\n", PLAN: "[" * 100_000}
 _FAULTY_ROLE = """
 from pyinfra import host
 
-from numaforge.run.hosts import role
+from numaforge.run.hosts.roles import role
 
 @role("Faulty")
 def faulty():

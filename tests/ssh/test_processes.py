@@ -28,7 +28,8 @@ import os
 from pyinfra import host, logger
 from numaforge.lib.errors import HostError
 from numaforge.lib.framing import asking
-from numaforge.run.hosts import reached, role
+from numaforge.run.hosts.scripts import reached
+from numaforge.run.hosts.roles import role
 
 @role("Ask")
 def ask():

@@ -36,7 +36,7 @@ from pyinfra import host, logger
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.framing import asking
-from numaforge.run.hosts import reached
+from numaforge.run.hosts.scripts import reached
 from numaforge.rollout.steps import run
 from numaforge.run.maintenance.machine import PyinfraMachine
 from numaforge.run.maintenance.verification import verification_of

@@ -14,7 +14,10 @@ from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex.tray import planned_tray
-from numaforge.run.hosts import datum, fault, remember, show_notices
+from numaforge.run.hosts.display import show_notices
+from numaforge.run.hosts.failures import fault
+from numaforge.run.hosts.host_data import datum
+from numaforge.run.hosts.roles import remember
 
 if TYPE_CHECKING:
     from numaforge.lib.framing import Answer

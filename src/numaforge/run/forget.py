@@ -11,16 +11,11 @@ from numaforge.lib.file_content import PLAN_PATH, PROGRAMS
 from numaforge.lib.framing import asking
 from numaforge.lib.kubelet_paths import DROP_IN_DIR
 from numaforge.roles.modules.files import MODPROBE_PATH
-from numaforge.run.hosts import (
-    FORGET,
-    Commands,
-    host_operation,
-    planned,
-    reached,
-    role,
-    script_command,
-    show_beside,
-)
+from numaforge.run.hosts.display import show_beside
+from numaforge.run.hosts.operations import Commands, host_operation, script_command
+from numaforge.run.hosts.overview import FORGET
+from numaforge.run.hosts.roles import planned, role
+from numaforge.run.hosts.scripts import reached
 
 __all__ = ["forget"]
 

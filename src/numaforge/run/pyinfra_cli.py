@@ -30,15 +30,8 @@ from numaforge.report.terminal import remark
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.shards import Shard, shard_here
-from numaforge.run.hosts import (
-    ask_for,
-    command_line,
-    connect_error,
-    go_on_without_failed,
-    guard_output,
-    read_frames_once,
-    use_own_connectors,
-)
+from numaforge.run.hosts.connect_errors import connect_error
+from numaforge.run.hosts.connector import ask_for, use_own_connectors
 from numaforge.run.hosts.failures import tell_refused
 from numaforge.run.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.run.hosts.inventories import (
@@ -52,7 +45,13 @@ from numaforge.run.hosts.inventories import (
     why_no_host,
 )
 from numaforge.run.hosts.overview import MAINTENANCE, follow, show_overview
-from numaforge.run.hosts.patches import inventory_groups
+from numaforge.run.hosts.patches import (
+    command_line,
+    go_on_without_failed,
+    guard_output,
+    inventory_groups,
+    read_frames_once,
+)
 from numaforge.run.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.run.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.ssh import DATA

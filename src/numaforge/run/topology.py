@@ -12,7 +12,10 @@ from numaforge.lib.errors import HostError
 from numaforge.machine.snapshot.capture import script
 from numaforge.preflight import host as preflight
 from numaforge.rollout import events
-from numaforge.run.hosts import as_root, datum, detect, detect_for_change, fail_host, planned, right, role
+from numaforge.run.hosts.facts import as_root, detect, detect_for_change, right
+from numaforge.run.hosts.failures import fail_host
+from numaforge.run.hosts.host_data import datum
+from numaforge.run.hosts.roles import planned, role
 
 __all__ = ["capture", "examine", "record", "removal", "topology"]
 

@@ -35,7 +35,10 @@ from numaforge.lib.file_content import WRITTEN_BELOW
 from numaforge.lib.framing import Answer, asking
 from numaforge.lib.given import read_text
 from numaforge.node.bundle import checksum
-from numaforge.run.hosts import Commands, announce, host_command, host_operation, reached, role
+from numaforge.run.hosts.display import announce
+from numaforge.run.hosts.operations import Commands, host_command, host_operation
+from numaforge.run.hosts.roles import role
+from numaforge.run.hosts.scripts import reached
 
 if TYPE_CHECKING:
     from pyinfra.api import Host

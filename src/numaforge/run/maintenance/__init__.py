@@ -13,7 +13,10 @@ from pyinfra import host
 from numaforge.lib.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE, RETRY_FAILED
-from numaforge.run.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
+from numaforge.run.hosts.display import show_alone
+from numaforge.run.hosts.host_data import datum
+from numaforge.run.hosts.overview import MAINTENANCE
+from numaforge.run.hosts.roles import guarded, planned, role, roles_of, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

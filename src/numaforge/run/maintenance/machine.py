@@ -34,7 +34,8 @@ from numaforge.lib.framing import asking
 from numaforge.roles.kubelet.rehearsal import is_wanted
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.patience import RETRY_SECONDS
-from numaforge.run.hosts import access_to, reached, reached_anew
+from numaforge.run.hosts.connection import access_to
+from numaforge.run.hosts.scripts import reached, reached_anew
 
 from .rehearsal import rehearsed_on
 

@@ -19,20 +19,11 @@ from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import START_KUBELET
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
-from numaforge.run.hosts import (
-    COMMAND_SECONDS,
-    Commands,
-    access_to,
-    host_command,
-    host_operation,
-    reached,
-    reached_anew,
-    show_change,
-    show_end,
-    show_progress,
-    show_unfinished,
-)
+from numaforge.run.hosts.connection import access_to
+from numaforge.run.hosts.display import show_change, show_end, show_progress, show_unfinished
 from numaforge.run.hosts.interrupts import refuse_if_stopped
+from numaforge.run.hosts.operations import COMMAND_SECONDS, Commands, host_command, host_operation
+from numaforge.run.hosts.scripts import reached, reached_anew
 
 from .rehearsal import RefusedPlanError, rehearsed_on
 from .target import claims

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.errors import ExitCode, HostError
 from numaforge.roles.kubelet.rehearsal import is_wanted, refusal, rehearse
-from numaforge.run.hosts import reached
+from numaforge.run.hosts.scripts import reached
 
 if TYPE_CHECKING:
     from pyinfra.api import Host

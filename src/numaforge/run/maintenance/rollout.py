@@ -25,7 +25,7 @@ from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
-from numaforge.run.hosts import show_end, show_progress
+from numaforge.run.hosts.display import show_end, show_progress
 from numaforge.run.hosts.interrupts import INTERRUPTED, stopped
 
 from .machine import PyinfraMachine

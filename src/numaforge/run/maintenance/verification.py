@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib.errors import ExitCode, HostUnreachableError
-from numaforge.run.hosts import roles_of
+from numaforge.run.hosts.roles import roles_of
 from numaforge.verification import suite
 from numaforge.verification.reach import ReachedHost, reached_host, write_hosts
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from pyinfra.api import util
 
-from numaforge.run.hosts import patches, read_frames_once
+from numaforge.run.hosts import patches
+from numaforge.run.hosts.patches import read_frames_once
 
 
 @pytest.fixture
