@@ -20,7 +20,7 @@ def by_claims_alone(plan: NodePlan) -> Table:
 
 
 def _no_device_plugin(node: VerifiedNode, name: str, expected: int, cluster: ApiServer) -> None:
-    quantity = cluster.allocatable(node.live.node_name).get(name, "0")
+    quantity = cluster.resources(node.live.node_name, "allocatable").get(name, "0")
     require(
         parse_quantity(quantity) == expected,
         f"a device plugin offers {quantity}, planned {expected}: remove it, a DRA driver allocates GPUs",

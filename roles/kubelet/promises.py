@@ -74,11 +74,14 @@ def allocatable(plan: NodePlan) -> Table:
 
 
 def _allocatable(node: VerifiedNode, name: str, expected: str, cluster: ApiServer) -> None:
-    quantities = cluster.allocatable(node.live.node_name)
+    quantities = cluster.resources(node.live.node_name, "allocatable")
     require(name in quantities, f"the node offers none, planned {expected}")
     quantity = quantities[name]
     if name == "memory":
-        capacity, planned = cluster.capacity(node.live.node_name)[name], node.plan.memory.capacity_bytes
+        capacity, planned = (
+            cluster.resources(node.live.node_name, "capacity")[name],
+            node.plan.memory.capacity_bytes,
+        )
         require(
             same_memory(expected, quantity, planned, capacity),
             f"{quantity} of {capacity}, planned {expected}",

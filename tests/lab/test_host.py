@@ -23,11 +23,11 @@ from numaforge.machine.topology.model import CpuSet
 from numaforge.planning.document import loads
 from numaforge.roles.rdma.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
-from numaforge.verification.visitors import Visitors, read_visitors, visitors_script
 from tests.lab import rollouts, transactions
 from tests.lab.host_settings import ADMINS, NIC, PROFILE, files, state
 from tests.lab.rollouts import QUICK, applied, inventory
 from tests.lab.transactions import ready
+from tests.lab.visitors import Visitors, read_visitors, visitors_script
 
 WAY_IN, DISK = "0000:00:04.0", "virtio0-"
 OTHER_NIC, OTHER_DRIVER = "0000:23:00.0", "/sys/bus/pci/drivers/virtio-pci"

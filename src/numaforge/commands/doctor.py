@@ -120,12 +120,12 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
     from numaforge.machine.topology.trays import NODE_LISTS, disagreements, tray_in
     from numaforge.preflight import Check
     from numaforge.report.hostnames import disagreement_text
-    from numaforge.rollout.racks import REMEDY
+    from numaforge.rollout.refusals import RACK_REMEDY
 
     trays = {host: tray_in(event.get("tray")) for host, event in answers.events.items()}
     remedy = "`numaforge audit` shows the remedy for each tray"
     return tuple(
-        Check("IMEX nodes", disagreement_text(one), Severity.ERROR, REMEDY)
+        Check("IMEX nodes", disagreement_text(one), Severity.ERROR, RACK_REMEDY)
         if one.what == NODE_LISTS
         else Check(one.what, disagreement_text(one), Severity.WARNING, remedy)
         for one in disagreements({host: tray for host, tray in trays.items() if tray is not None})

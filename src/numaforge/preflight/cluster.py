@@ -7,7 +7,7 @@ import subprocess
 from numaforge.findings import Severity
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.ordering import first_of
-from numaforge.preflight.checks import Check
+from numaforge.preflight import Check
 from numaforge.rollout.cluster import Permission
 from numaforge.rollout.kubectl import KubectlCluster, permissions
 from numaforge.rollout.options import RolloutOptions

@@ -10,7 +10,7 @@ from numaforge.lib.framing import Answer, asking
 from numaforge.lib.programs import CHANGED_WITH, SYSTEMD, missing
 from numaforge.lib.quantity import format_bytes
 from numaforge.lib.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
-from numaforge.preflight.checks import Check, errors
+from numaforge.preflight import Check, errors
 
 FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024}
 """The free space that a maintenance needs where it writes: transactions, with old files, and files."""

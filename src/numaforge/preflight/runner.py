@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numaforge
 from numaforge.findings import Severity
-from numaforge.preflight.checks import Check
+from numaforge.preflight import Check
 from numaforge.verification import suite
 
 _REINSTALL = "install numaforge again: README.md shows how"

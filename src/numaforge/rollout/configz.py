@@ -157,12 +157,6 @@ def why_unreadable(read_own: OwnConfig) -> str:
     return ""
 
 
-def require_readable(cluster: Cluster, node: str, read_own: OwnConfig) -> None:
-    """Refuse a node that could not be proved, before it is drained; raises ClusterError."""
-    if reason := why_unreadable(read_own):
-        refuse_unreadable(cluster, {node: reason})
-
-
 def refuse_unreadable(cluster: Cluster, unreadable: Mapping[str, str]) -> None:
     """Raise ClusterError for hosts that cannot be proved, with their reasons and the rights to grant."""
     if refused := not_readable(cluster, unreadable):

@@ -19,7 +19,7 @@ from numaforge.rollout.cluster import (
     Lease,
     NotFoundError,
 )
-from numaforge.rollout.configz import refuse_unreadable, require_readable
+from numaforge.rollout.configz import refuse_unreadable, why_unreadable
 from numaforge.rollout.control_plane import (
     ControlPlane,
     is_control_plane,
@@ -141,10 +141,9 @@ class NodeRollout(HostChange):
 
     def _require_proof(self) -> None:
         """Refuse a node whose kubelet could not be proved."""
-        if self.just_seen is None:
-            require_readable(self.cluster, self.name, self.machine.running_config)
-        elif self.just_seen.unreadable:
-            refuse_unreadable(self.cluster, {self.name: self.just_seen.unreadable})
+        seen = self.just_seen
+        if reason := seen.unreadable if seen else why_unreadable(self.machine.running_config):
+            refuse_unreadable(self.cluster, {self.name: reason})
 
     def _rehearse(self) -> Steps[None]:
         """Refuse a plan that the node's kubelet refuses, before anything is taken out of service."""

@@ -1,7 +1,8 @@
 """The hosts that a roll-out refuses from the beginning, and why; it continues with the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from numaforge.machine.topology.trays import NODE_LISTS, Disagreement, disagreements
 from numaforge.rollout.budget import Budget, outside_the_pool
 from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.configz import not_readable, unreadable_refusal
@@ -10,6 +11,10 @@ from numaforge.rollout.in_place import UNPROTECTED
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.record import unfinished
 from numaforge.rollout.same_machine import claimed_twice, other_address
+
+RACK_REMEDY = (
+    "give every tray of the clique the same imex.nodes, in the profile of the inventory's group of the clique"
+)
 
 
 def refusals(
@@ -85,3 +90,38 @@ def _refusal_of(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str | Non
     if needs.reboots and "max_unavailable" not in needs.said:
         return UNPROTECTED
     return None
+
+
+def disagreeing(survey: Survey, refused: Collection[str] = ()) -> tuple[Disagreement, ...]:
+    """Return what the trays of one rack would disagree in; `refused` hosts stay as they are."""
+    trays = {
+        needs.host: needs.tray if needs.host in refused else needs.tray_planned for needs in survey.needs
+    }
+    return disagreements({host: tray for host, tray in trays.items() if tray is not None})
+
+
+def held_back(
+    found: Iterable[Disagreement],
+    survey: Survey,
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
+) -> dict[str, Disagreement]:
+    """Return the hosts not to begin: changing hosts of a clique whose lists of IMEX nodes differ.
+
+    A node that is already in a roll-out is finished nevertheless.
+    """
+    begun = unfinished(leases.values())
+    changing = {
+        needs.host
+        for needs in survey.needs
+        if not (needs.joined and needs.node in begun)
+        if needs.changes
+        or (needs.joined and needs.node in nodes and needs.drains(nodes[needs.node], leases.get(needs.node)))
+    }
+    return {
+        host: disagreement
+        for disagreement in found
+        if disagreement.what == NODE_LISTS
+        for host in disagreement.hosts
+        if host in changing
+    }

@@ -1,31 +1,17 @@
 """The roles that a deploy calls, each in the maintenance that is open."""
 
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from numaforge.run.maintenance import take_part
 
-
-@dataclass(frozen=True)
-class DeployedRole:
-    """All roles that are `called` so, carried out together; pyinfra shows the `title`."""
-
-    called: str
-    title: str
-
-    def __call__(self, **arguments: Any) -> None:
-        """Carry it out on the host of the deploy; `arguments` are pyinfra's own."""
-        take_part(self.called, self.title, **arguments)
-
-
-amd_partitions = DeployedRole("amd_partitions", "AMD partitions")
-host = DeployedRole("host", "Host")
-hugepages = DeployedRole("hugepages", "Hugepages")
-imex = DeployedRole("imex", "IMEX")
-interrupts = DeployedRole("interrupts", "Interrupts")
-kubelet = DeployedRole("kubelet", "Kubelet")
-mig = DeployedRole("mig", "MIG")
-modules = DeployedRole("modules", "Modules")
-rdma = DeployedRole("rdma", "RDMA")
-system = DeployedRole("system", "System")
-tuning = DeployedRole("tuning", "Tuning")
+amd_partitions = partial(take_part, "amd_partitions", "AMD partitions")
+host = partial(take_part, "host", "Host")
+hugepages = partial(take_part, "hugepages", "Hugepages")
+imex = partial(take_part, "imex", "IMEX")
+interrupts = partial(take_part, "interrupts", "Interrupts")
+kubelet = partial(take_part, "kubelet", "Kubelet")
+mig = partial(take_part, "mig", "MIG")
+modules = partial(take_part, "modules", "Modules")
+rdma = partial(take_part, "rdma", "RDMA")
+system = partial(take_part, "system", "System")
+tuning = partial(take_part, "tuning", "Tuning")

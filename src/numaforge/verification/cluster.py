@@ -22,15 +22,8 @@ class ApiServer:
         config: dict[str, Any] = self._get(f"/api/v1/nodes/{node_name}/proxy/configz")["kubeletconfig"]
         return config
 
-    def allocatable(self, node_name: str) -> dict[str, str]:
-        """Return the node's Allocatable: quantities by resource name."""
-        return self._resources(node_name, "allocatable")
-
-    def capacity(self, node_name: str) -> dict[str, str]:
-        """Return the node's Capacity: quantities by resource name."""
-        return self._resources(node_name, "capacity")
-
-    def _resources(self, node_name: str, which: str) -> dict[str, str]:
+    def resources(self, node_name: str, which: str) -> dict[str, str]:
+        """Return quantities by resource name: the node's "allocatable", or its "capacity"."""
         quantities: dict[str, str] = self._get(f"/api/v1/nodes/{node_name}")["status"][which]
         return quantities
 

@@ -14,8 +14,8 @@ from numaforge.report.hostnames import disagreement_text
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.racks import disagreeing
 from numaforge.rollout.record import node_leases
+from numaforge.rollout.refusals import disagreeing
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import World
 from tests.fixtures.tables import cases

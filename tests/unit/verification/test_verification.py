@@ -310,13 +310,13 @@ def test_running_config_comes_from_kubelet_and_is_fetched_once(kubectl):
 def test_cluster_error_fails_the_test_with_its_message(kubectl):
     kubectl("echo 'Error from server (NotFound): nodes gpu-1 not found' >&2; exit 1")
     with pytest.raises(pytest.fail.Exception, match="nodes gpu-1 not found"):
-        ApiServer("/root/admin.conf").allocatable("gpu-1")
+        ApiServer("/root/admin.conf").resources("gpu-1", "allocatable")
 
 
 def test_missing_kubectl_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.fail.Exception, match="cannot run kubectl"):
-        ApiServer("/root/admin.conf").allocatable("gpu-1")
+        ApiServer("/root/admin.conf").resources("gpu-1", "allocatable")
 
 
 # ---- how a host is reached ----

@@ -10,7 +10,7 @@ from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show_answer
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.outlook import look_ahead, look_further
-from numaforge.rollout.racks import disagreeing
+from numaforge.rollout.refusals import disagreeing
 from numaforge.rollout.self_planned import plan_themselves
 
 

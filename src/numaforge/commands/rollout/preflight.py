@@ -24,9 +24,8 @@ from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.program import tail
-from numaforge.rollout.racks import REMEDY, disagreeing, held_back
 from numaforge.rollout.record import Ending, node_leases, unreadable
-from numaforge.rollout.refusals import refusals, unknown_node
+from numaforge.rollout.refusals import RACK_REMEDY, disagreeing, held_back, refusals, unknown_node
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Steps, run
 
@@ -143,7 +142,7 @@ def refused_hosts(
     refused_alone = refusals(cluster, nodes, leases, survey, options.budget())
     racks = held_back(disagreeing(survey, refused_alone), survey, nodes, leases)
     refused = {
-        **{host: f"{disagreement_text(disagreement)}: {REMEDY}" for host, disagreement in racks.items()},
+        **{host: f"{disagreement_text(disagreement)}: {RACK_REMEDY}" for host, disagreement in racks.items()},
         **refused_alone,
     }
     if not survey.shards and all(need.host in refused for need in survey.needs):

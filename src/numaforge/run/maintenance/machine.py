@@ -66,15 +66,12 @@ class PyinfraMachine:
         self._tokens: dict[str, str] = {}
 
     def identity(self) -> Identity:
-        """Return the identity that the host reports."""
         return read_identity(self._ask(identity_script()))
 
     def access(self) -> Access:
-        """Return how the host is reached, which does not depend on what it reports."""
         return access_to(self._host)
 
     def change(self) -> Transaction | None:
-        """Look at the host again and return what it needs; None where it is as planned."""
         name = new_id()
         state = look(self._ask, self._target.question, name)
         if state.unfinished:
@@ -83,15 +80,12 @@ class PyinfraMachine:
         return need(self._target.goal, state, name)
 
     def expected(self) -> Expected:
-        """Return what the cluster should report of the node afterwards."""
         return self._target.expected
 
     def running_config(self) -> Mapping[str, Any]:
-        """Return the running configuration that the kubelet reports to its own node."""
         return read_answer(self._ask(self._target.endpoint.script))
 
     def rehearse(self, transaction: Transaction | None = None) -> str:
-        """Have the host's kubelet try the plan; return why the change must not be made, "" where it may."""
         if transaction is not None and not is_wanted(self._target.goal, transaction):
             return ""
         state = look(self._ask, self._target.question)
@@ -99,50 +93,39 @@ class PyinfraMachine:
         return rehearsed_on(self._host, self._target.goal, state, transaction)
 
     def begin(self, transaction: Transaction) -> None:
-        """Hand a transaction to the host, marked as not proved yet."""
-        mark = f"{transaction.folder}/unproved"
+        mark = f"{transaction.folder}/unproved"  # until `proved` removes it
         noted = f"umask 077; mkdir -p {transaction.folder} && : > {mark}"
         self._ask(asking(noted) + start_script(transaction))
 
     def confirm(self, transaction: str) -> None:
-        """Confirm a transaction over a new connection."""
         if transaction not in self._tokens:
             self.status(transaction)
         self._ask_anew(confirm_script(transaction, self._tokens[transaction]))
 
     def void(self, transaction: str) -> None:
-        """Prevent a transaction from ever beginning on the host."""
         self._ask(void_script(transaction))
 
     def status(self, transaction: str | None, last_status: Status | None = None) -> Status:
-        """Return the status of a transaction; a host `last_status` at work answers once there is news."""
         status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION, last_status)))
         if transaction is not None:
             self._tokens[transaction] = status.token
         return status
 
     def process(self) -> Process:
-        """Return the kubelet's process."""
         return read_process(self._ask(process_script(self._target.goal.kubelet_unit)))
 
     def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
-        """Renew the lease of a transaction: the UIDs of the pods that may be on the host."""
         self._ask(proceed_script(transaction, allowed))
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
-        """Have the host undo a transaction that was applied."""
         last_status = self.status(transaction)
         self._ask(revert_script(transaction, reason, last_status, blames_plan=blames_plan))
 
     def settle(self) -> None:
-        """End an interrupted transaction by undoing it."""
         self._ask(settle_script())
 
     def verify(self) -> Steps[tuple[str, ...]]:
-        """Run the verification suite against the host, and return its failures; () without a suite.
-
-        Tries a second time where the host was briefly unreachable.
-        """
+        """Compare the host with its plan, twice where it was briefly unreachable; () without a suite."""
         if self._verification is None:
             return ()
         try:
@@ -157,7 +140,6 @@ class PyinfraMachine:
             return (str(error),)
 
     def held(self) -> tuple[str, ...]:
-        """Return why the host's measurements keep it out of service; () where nothing does."""
         plan = self._target.goal.plan.measure
         if plan is None:
             return ()

@@ -30,7 +30,7 @@ from .target import claims
 from .turns import turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyinfra.api import Host
 
@@ -79,7 +79,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     resumes = by_rollout and (state.unproved is not None or led)
     transaction = _needed(target, options, state, resumes=resumes)
     drains = transaction is not None and transaction.drains
-    unreadable = _why_unreadable(ask, target) if by_rollout and drains else ""
+    unreadable = ""
+    if by_rollout and drains:
+        unreadable = why_unreadable(lambda: read_answer(ask(target.endpoint.script)))
     labels = target.relabelling if by_rollout else ()
     taken_out = by_rollout and (drains or bool(labels))
     unproved = [f"the transaction {state.unproved} is not proved yet"] if state.unproved else []
@@ -238,11 +240,6 @@ def _roll_out(
     with turn(on, options, counts=False) as own_turn:
         fresh = None if own_turn.late else just_seen
         roll_out(on, target, options, in_place=in_place, just_seen=fresh)
-
-
-def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:
-    """Return why the node may not read its kubelet's running configuration; "" where it may."""
-    return why_unreadable(lambda: read_answer(ask(target.endpoint.script)))
 
 
 def _settle(on: Host) -> None:

@@ -1,6 +1,7 @@
 """What disturbs some CPUs: interrupts counted there, and processes that may run there."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from numaforge.lib import shell
@@ -32,7 +33,9 @@ class Visitors(NamedTuple):
 
 def visitors_script(seconds: int) -> str:
     """Return the sh script, for root, that counts for `seconds`, for `read_visitors`."""
-    return asking(shell.library("verification/visitors") + shell.call("tell_visitors", [str(seconds)]))
+    return asking(
+        Path(__file__).with_suffix(".sh").read_text("utf-8") + shell.call("tell_visitors", [str(seconds)])
+    )
 
 
 def read_visitors(output: Output, cpus: CpuSet) -> Visitors:
