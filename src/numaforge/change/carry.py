@@ -28,10 +28,7 @@ _EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 
 
 def settle(ask: Ask, ask_anew: Ask) -> None:
-    """End an abandoned transaction: confirm one that waits for its confirmation, undo a broken one.
-
-    A connection made now proves what the confirmation of an earlier runner would have proved.
-    """
+    """End an abandoned transaction: confirm one that waits, by a connection made now; undo a broken one."""
     for transaction in read_waiting(ask(settle_script())):
         status = clear_status(partial(ask, status_script(transaction)))
         ask_anew(confirm_script(transaction, status.token))
@@ -45,10 +42,10 @@ def carry_out(
     report: Callable[[str], object],
     watch: Callable[[Unfinished | None], object] = lambda _change: None,
 ) -> Result:
-    """Hand a transaction to the node, confirm it when the node waits for that, and return how it was applied.
+    """Hand a transaction to the node, confirm it, and return how it was applied.
 
-    `watch` is given what is known of it, None once it has ended. Raises HostError where it ends in any other
-    way, with the exit code of that way.
+    `watch` is given what is known of it, None once it has ended. Raises HostError, with its exit code, for
+    any other end.
     """
     watch(Unfinished(transaction.id, "works", "is handed to the host"))
     ask(start_script(transaction))

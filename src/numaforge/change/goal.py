@@ -52,10 +52,7 @@ class Goal:
     def files(
         self, config_text: str | None, state: NodeState | None = None
     ) -> tuple[list[FileContent], list[str]]:
-        """Return the files of the roles that were called, and the paths that must not exist.
-
-        `config_text` as for `files_of`. With `state`, reduced to what applies to that node.
-        """
+        """Return the files of the called roles, for the node of a `state`, and the paths not to exist."""
         files, absent = role_files(self.plan, "topology"), list[str]()
         for writer in WRITERS:
             if not writer.role.among(self.roles):

@@ -391,11 +391,7 @@ def confirm_script(transaction_id: str, token: str) -> str:
 
 
 def proceed_script(transaction_id: str, allowed: Iterable[str]) -> str:
-    """Return the script that renews the lease of a transaction: from now on these pods may be on its node.
-
-    Send it after a drain. A step that waits for pods then looks again. It does nothing to a transaction that
-    the node does not know.
-    """
+    """Return the script for a transaction's new lease after a drain: the pods that may be there."""
     return _script(transaction_id, "renew_lease", data=_lines(allowed))
 
 
@@ -421,11 +417,7 @@ def revert_script(transaction_id: str, reason: str, last_status: Status, *, blam
 
 
 def settle_script() -> str:
-    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one.
-
-    A transaction that waits for its confirmation, or for pods to leave, is left alone; `read_waiting` reads
-    which it is.
-    """
+    """Return the script that awaits or undoes an open transaction; `read_waiting` says which one waits."""
     return _script("none", "settle_current")
 
 
@@ -449,11 +441,7 @@ def parked_error(transaction_id: str, reason: str) -> HostError:
 
 
 def status_script(transaction_id: str, last_status: Status | None = None) -> str:
-    """Return the script whose output `read_status` reads.
-
-    A node that was at work in `last_status` answers once it reaches another phase or ends, or after about
-    four seconds: polling takes CPU time from its work.
-    """
+    """Return the script for `read_status`; a node at work in `last_status` answers on news, or in 4 s."""
     at_work = (
         last_status is not None and last_status.running and last_status.result is None and last_status.phase
     )

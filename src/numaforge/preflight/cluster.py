@@ -18,10 +18,7 @@ RBAC = "docs/rollout-rbac.yaml has exactly those that a roll-out needs"
 
 
 def cluster_checks(options: RolloutOptions, *, needed: bool) -> tuple[Check, ...]:
-    """Check the login to the cluster and its permissions, without changing anything in the cluster.
-
-    What is missing is an error where `needed`, that is, where a host is a node of a cluster.
-    """
+    """Check login and permissions, changing nothing; what is missing is an error where `needed`."""
     severity = Severity.ERROR if needed else Severity.WARNING
     program = _kubectl(options.kubectl, severity)
     if program.severity:

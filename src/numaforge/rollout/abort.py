@@ -56,10 +56,9 @@ class Abort:
         yield from self._ask(lambda: self._ask_nodes(self.cluster.leases()))
 
     def undone(self, seconds: float) -> Steps[list[str]]:
-        """Wait until every node is undone, and return the nodes that no process is working on.
+        """Wait for the undo of every node; return those that no process works on, none in the end.
 
-        Returns as soon as these are known for certain; returns none once the roll-out has ended. A node that
-        is still in progress after `seconds` counts as held, and its outcome names the runner.
+        A node that is still in progress after `seconds` counts as held, and its outcome names the runner.
         """
         deadline = self.clock() + seconds
         while True:

@@ -193,9 +193,8 @@ class Usage:
 class CachedPool:
     """The pool as this process last saw it, listed no more often than needed.
 
-    Listing thousands of nodes for each node that wants a slot would keep an API server busy. Slots are read
-    every time; only changes to nodes for other reasons may be seen a few seconds late. After taking a slot, a
-    runner lists the pool again.
+    Slots are read every time; only other changes of nodes may be seen a few seconds late, so a runner lists
+    the pool again after taking a slot.
     """
 
     def __init__(self, cluster: Cluster, budget: Budget, clock: Clock) -> None:

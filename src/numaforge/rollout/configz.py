@@ -55,11 +55,7 @@ OwnConfig = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class KubeletEndpoint:
-    """Where a node's kubelet serves, and the files of its certificates.
-
-    `kubeconfig` names its client certificate; otherwise that is `rotated`. One of the `serving` files that
-    exist is its serving certificate.
-    """
+    """Where a kubelet serves, its client certificate (by `kubeconfig`, else `rotated`) and serving ones."""
 
     address: str
     port: int

@@ -45,11 +45,7 @@ class Continuity:
     def observe(
         self, process: Process, at: float, *, settled: bool = True, reported: bool = True
     ) -> Observation:
-        """Judge the kubelet's process as it is at this moment.
-
-        While the node is not `settled`, its kubelet may restart and the node reboot. A kubelet that has
-        `reported` the boot to the cluster came up in it.
-        """
+        """Judge the kubelet's process; unless `settled`, it may restart; having `reported`, it came up."""
         if process.going_down:
             return Observation(replace(self, stopped_at=None), no_answer="the node is going down")
         if self.boot_id is None:

@@ -210,11 +210,7 @@ class ControlPlane:
                 yield Trouble("", f"the API server {server}, on no known node, {_silence(server)}")
 
     def _api_trouble(self, name: str, servers: tuple[ControlPlaneServer, ...]) -> str | None:
-        """Return why the API server of a node is not known to be ready, None where it is.
-
-        Its kubelet keeps probing its /readyz: where it cannot be reached from here, or has another address
-        than the node, its static pod's readiness counts.
-        """
+        """Return why a node's API server is not known to be ready; out of reach, its pod's probes count."""
         own_server = next(
             (server for server in servers if server.address in self.nodes[name].addresses), None
         )

@@ -282,10 +282,7 @@ def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
 
 
 def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch | None:
-    """Return the state of a GPU manager that has not finished: NVIDIA's for MIG, AMD's for partitions.
-
-    AMD's also reports "failure" while it retries: only "success" is final.
-    """
+    """Return a GPU manager's unfinished state; AMD's "failure" is not final: it retries."""
     for label, state_label in MANAGER_STATES.items():
         if (expected.labels or {}).get(label) is not None:
             state = node.labels.get(state_label, "no such label") if node else "not known"
@@ -306,10 +303,7 @@ class _RunsWith:
     _wrong: tuple[Mismatch, ...] = ()
 
     def otherwise(self, process: Process, *, anew: bool) -> tuple[Mismatch, ...]:
-        """Return the differences from the expected settings; `anew` asks again after an answer.
-
-        A kubelet that is silent while the API server answers is a mismatch of the node.
-        """
+        """Return differences from the settings, asked `anew`; a kubelet that alone is silent is one."""
         if not self.settings or (process == self._answered and process.pid and not anew):
             return self._wrong
         try:

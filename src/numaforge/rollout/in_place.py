@@ -44,10 +44,7 @@ class _DrainError(Exception):
 
 @dataclass
 class InPlaceChange(HostChange):
-    """The change of one host by one process; `node` is None for a host that is no Node of the cluster.
-
-    `may_reboot` permits rebooting a host that is no Node. `veto` may return why nothing may begin.
-    """
+    """The change of a host in place; without a `node` it is no Node, and reboots only if it `may_reboot`."""
 
     host: str
     machine: Machine
@@ -116,10 +113,7 @@ class InPlaceChange(HostChange):
         return ""
 
     def _require_own_node(self, cluster: Cluster) -> Steps[None]:
-        """Refuse a Node that is another machine; leave a Node that is in a roll-out to that roll-out.
-
-        Its pods have left or are leaving where it has a record or holds a slot.
-        """
+        """Refuse a Node of another machine; leave one with a record or a slot to its roll-out."""
         node = yield from self._ask(lambda: cluster.node(self.name))
         leases = yield from self._ask(cluster.leases)
         if node.name in unfinished(leases) or holds_slot(leases, node):
@@ -192,10 +186,7 @@ class InPlaceChange(HostChange):
         return Outcome(Ending.ROLLED_BACK, reason)
 
     def _not_ready(self) -> Steps[str | None]:
-        """Return why the Node is not Ready, None once it is, with a heartbeat newer than the first one seen.
-
-        A Node stays Ready for as long as the control plane waits for the next heartbeat.
-        """
+        """Return why the Node is not Ready; None once it is, by a heartbeat newer than the first seen."""
         if self.node is None:
             return None
         cluster, first, waited = self.node.cluster, None, 0.0

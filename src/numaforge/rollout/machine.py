@@ -33,11 +33,7 @@ class Machine(Protocol):
         """Return the kubelet's /configz; raises UnreadableConfigError, SilentKubeletError."""
 
     def rehearse(self, transaction: Transaction | None = None) -> str:
-        """Have the node's kubelet try the plan where that changes what it starts with.
-
-        `transaction` is what the node needs; None where it was not looked at. Returns why the change must
-        not be made, "" where it may.
-        """
+        """Have the kubelet try a change of its start (None: look first); return why not to make it, or ""."""
 
     def begin(self, transaction: Transaction) -> None:
         """Send a transaction to the node; it is "void" where the node is not what it was planned on."""

@@ -75,10 +75,7 @@ class _LateError(Exception):
 
 @dataclass(frozen=True)
 class JustSeen:
-    """A node that the run has just examined: it needs a change with a drain, which may be tried.
-
-    `unreadable` is why the node may not read its kubelet's running configuration; "" where it may.
-    """
+    """A node just examined, to be drained; `unreadable`: why it may not read its configuration, or ""."""
 
     unreadable: str
 

@@ -104,10 +104,7 @@ def situation(cluster: Cluster, now: datetime | None = None) -> RolloutStatus:
 
 
 def _silent(slots: Iterable[Slot], now: datetime) -> dict[str, int]:
-    """Return the nodes whose slots are overdue for a renewal, and for how many seconds they were not renewed.
-
-    Only for people: a runner is replaced by what one clock has measured (LeaseWatch).
-    """
+    """Return the seconds since overdue slots were renewed, by node; for people: LeaseWatch decides."""
     overdue = {}
     for slot in slots:
         try:
@@ -121,11 +118,7 @@ def _silent(slots: Iterable[Slot], now: datetime) -> dict[str, int]:
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
-    """Release a node's slot, and return that slot.
-
-    Raises NumaforgeError where the node holds none, where work on it is in progress, and, without `force`,
-    where its roll-out is unfinished.
-    """
+    """Release a node's slot; raises NumaforgeError without one, at work, or unfinished without `force`."""
     slot = next((slot for slot in held_slots(cluster.leases()) if slot.node == node), None)
     if slot is None:
         raise NumaforgeError("holds no slot", where=node, remedy="`numaforge rollout status` lists them")

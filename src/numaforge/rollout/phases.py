@@ -117,11 +117,7 @@ class Phases(Transacting):
             return (yield from self._interfered(uncordoned.message))
 
     def _as_it_is_now(self, node: ClusterNode) -> Steps[None]:
-        """Take a node out of service again that may have been in service since, and drain it again.
-
-        What follows disturbs pods, forward and back. Goes back to the cordon where the record is outdated:
-        nothing has begun, or the plan has changed.
-        """
+        """Cordon and drain again a node that may have been in service; back to the cordon if outdated."""
         phase = self.record.phase
         if self.record.is_decided:
             return
@@ -146,11 +142,7 @@ class Phases(Transacting):
             yield from self._ask(lambda: self.machine.proceed(transaction, allowed))
 
     def _make_way(self, status: Status) -> Steps[None]:
-        """Drain the node once more for a transaction that is parked until pods have left.
-
-        Raises _NotDrainedError also where the node still sees pods after the time of a drain, which the
-        cluster does not know any more.
-        """
+        """Drain again for a parked transaction; raises _NotDrainedError, also if only the node sees pods."""
         self._waits(status.parked)
         if status.phase != self._parked[0]:
             self._parked = status.phase, self.clock()
@@ -323,10 +315,7 @@ class Phases(Transacting):
         return (yield from self._advance(Phase.UNDOING, reason=reason))
 
     def _as_planned(self, expected: Expected, *, abortable: bool) -> Steps[tuple[str, ...]]:
-        """Return what is not as planned: in the cluster, then by the suite, with one process of the kubelet.
-
-        A node that has rebooted since its proof is proved again, and the suite's result is discarded.
-        """
+        """Return what is not as planned, in the cluster, then by the suite; a reboot starts it again."""
         proof = yield from self._proof(expected, abortable=abortable)
         patience = self._host_patience()
         while not proof.wrong:
@@ -364,10 +353,7 @@ class Phases(Transacting):
         return {**returned(self.record.set_labels, self.record.labels, planned), **planned}
 
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
-        """Return the extended resources offered before, without those that the plan decides or leaves open.
-
-        Other tools decide what a device plugin advertises that numaforge no longer configures.
-        """
+        """Return the extended resources offered before that neither the plan nor retired labels decide."""
         retired = self.record.labels.keys() - (expected.labels or {}).keys()
         return {
             name: quantity

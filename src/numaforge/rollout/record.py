@@ -271,11 +271,7 @@ def cordon(cluster: Cluster, node: ClusterNode, record: Record) -> None:
 
 
 def cordon_again(cluster: Cluster, record: Record) -> Record:
-    """Cordon a node that was uncordoned in the middle of its roll-out, with a mark not used before.
-
-    A cordon that another process has made meanwhile stays its own. Raises TakenError where the node is no
-    longer ours.
-    """
+    """Cordon again, with a new mark; a cordon made meanwhile stays its maker's; raises TakenError."""
 
     def change() -> Record:
         node = cluster.node(record.node)
@@ -440,10 +436,7 @@ def ask_to_abort(cluster: Cluster, node: str, rollout: str, requester: str) -> R
 
 
 def left_to(ended: Record | None, node: ClusterNode) -> str | None:
-    """Return for whom a roll-out that has ended has left its cordon on the node, if it is so.
-
-    It may have been removed since, and the cordon be another one, which is then not taken for a roll-out's.
-    """
+    """Return for whom an ended roll-out has left its cordon; None once the node was uncordoned."""
     return ended.left_to if ended is not None and node.unschedulable else None
 
 

@@ -47,10 +47,7 @@ def _of_no_pool(
     joined: Sequence[HostNeeds],
     budget: Budget,
 ) -> dict[str, str]:
-    """Return the hosts whose nodes no budget covers, or that the control plane needs.
-
-    A node that is already in a roll-out is finished nevertheless.
-    """
+    """Return hosts that no budget covers or the control plane needs, but those in a roll-out already."""
     begun = unfinished(leases.values())
     changing = {
         needs.host: nodes[needs.node]
@@ -106,10 +103,7 @@ def held_back(
     nodes: Mapping[str, ClusterNode],
     leases: Mapping[str, Lease],
 ) -> dict[str, Disagreement]:
-    """Return the hosts not to begin: changing hosts of a clique whose lists of IMEX nodes differ.
-
-    A node that is already in a roll-out is finished nevertheless.
-    """
+    """Return changing hosts of cliques whose lists of IMEX nodes differ, but those in a roll-out already."""
     begun = unfinished(leases.values())
     changing = {
         needs.host

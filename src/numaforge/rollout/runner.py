@@ -25,11 +25,7 @@ def owner_of(runner: str) -> str:
 
 
 def is_gone(runner: str) -> bool:
-    """Whether a runner is certainly dead.
-
-    This can be seen only for a process of this boot and this PID namespace: hosts may share a hostname, and
-    containers have their host's. Any other runner counts as dead only by its silence.
-    """
+    """Whether a runner is certainly dead, which only its own boot and PID namespace show."""
     match = _NAME.fullmatch(runner)
     if not match or (match["boot"], match["namespace"]) != (_boot(), _namespace()):
         return False

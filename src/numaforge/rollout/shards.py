@@ -89,11 +89,7 @@ def is_part_of(name: str, rollout: str) -> bool:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """A shard's progress in one stage.
-
-    `canaries_left` have yet to succeed, `hosts_left` have not ended. `hosts` counts the shard's hosts of this
-    stage's kind, whether they change or not.
-    """
+    """A shard's progress in a stage: canaries that have yet to succeed, hosts yet to end, all its hosts."""
 
     canaries_left: int
     hosts_left: int
@@ -155,10 +151,7 @@ class Shards:
         return None
 
     def canaries_left(self, canaries: int, stage: Stage, progress: Mapping[int, ShardProgress]) -> int | str:
-        """Return how many canaries of a stage are this shard's, or which shard it has to wait for.
-
-        Shards take the canaries in order: a shard with too few hosts leaves the rest to the next.
-        """
+        """Return this shard's canaries left, or whom to wait for; short shards leave theirs to the next."""
         if not canaries:
             return 0
         stages = {index: far.stages[stage] for index, far in progress.items() if stage in far.stages}

@@ -112,11 +112,7 @@ class LeaseWatch:
         self._seen: dict[str, tuple[str, float, float]] = {}
 
     def of(self, lease: Lease) -> float:
-        """Return for how many seconds this Lease has been seen unchanged.
-
-        A long time without a look counts only in part: while the API server is unreachable, the holder cannot
-        renew its Lease either.
-        """
+        """Return the seconds without a renewal; gaps between looks count in part: the API may be away."""
         now = self._clock()
         version, silent, looked = self._seen.get(lease.name, ("", 0.0, now))
         silent = silent + min(now - looked, _LOOK_SECONDS) if version == lease.resource_version else 0.0
@@ -145,10 +141,9 @@ def take_slot(
 
     A node whose roll-out is unfinished is out of service already: it gets its slot regardless of the budget,
     once its earlier runner is dead. Where it was uncordoned, it waits for room like any other. For nodes
-    without a roll-out, `veto` is called on every attempt and may return why the
-    node must not begin. Raises NoSlotError on a veto, for a node outside the pool, and after
-    `patience_seconds`; ApiUnreachableError after `unreachable_timeout` without an answer, when it is unknown
-    whether the node holds a slot.
+    without a roll-out, `veto` may return why the node must not begin, on every attempt. Raises NoSlotError on
+    a veto, for a node outside the pool, and after `patience_seconds`; ApiUnreachableError after
+    `unreachable_timeout`, when it is unknown whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
     watch = LeaseWatch(clock)
@@ -296,10 +291,7 @@ class RenewedSlot:
         self._renewed = self.since
 
     def during(self, work: Steps[T], concurrently: Beside | None = None) -> Steps[T]:
-        """Do the work, and renew the slot concurrently by `beside`; without it, only where the work waits.
-
-        A host that does not answer may block the work for longer than a slot may go without a renewal.
-        """
+        """Do the work; renew `concurrently`, as a host may block it, else only where the work waits."""
         if concurrently is None:
             return (yield from self._in_between(work))
         with concurrently(self._renewals()):

@@ -32,10 +32,7 @@ def run(steps: Steps[T], sleep: Callable[[float], object] = time.sleep) -> T:
 
 @contextmanager
 def in_thread(steps: Steps[None]) -> Iterator[None]:
-    """Do the work in a separate thread (a greenlet where gevent patches threads) for the block's duration.
-
-    So it continues while the caller is blocked. On exit, it is ended where it next waits, and joined.
-    """
+    """Do the work in a thread (or greenlet) during the block; at its end it is stopped and joined."""
     over = threading.Event()
 
     def go_on() -> None:

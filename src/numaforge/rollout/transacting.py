@@ -60,11 +60,7 @@ class Transacting(ABC):
         return None
 
     def _status(self, transaction: str | None, last_status: Status | None = None) -> Steps[Status]:
-        """Return a transaction's status; void the transaction if the host does not know it.
-
-        It may still be on its way to the host, from a runner that is dead or was suspended. So its absence
-        means nothing until it can never begin.
-        """
+        """Return a status; void a transaction that the host does not know: it may still be on its way."""
         status: Status = yield from self._ask(
             lambda: self.machine.status(transaction, last_status), reboots=True
         )
@@ -76,10 +72,7 @@ class Transacting(ABC):
     def _result(
         self, transaction: str | None, activity: str = "", undo: Callable[[], Steps[None]] | None = None
     ) -> Steps[Result]:
-        """Wait until a transaction has ended, and report `what` it does meanwhile.
-
-        With `undo`, which requests the undo, an applied transaction has not ended until it is reverted.
-        """
+        """Wait until a transaction has ended; with `undo`, which requests that, until it is reverted."""
         deadline = self.clock() + _TRANSACTION_SECONDS
         status: Status | None = None
         while (asked_at := self.clock()) < deadline:
@@ -106,11 +99,7 @@ class Transacting(ABC):
         )
 
     def _confirm(self, transaction: str | None) -> str:
-        """Confirm a transaction over a new connection, while its host waits for the confirmation.
-
-        Returns the host's complaint, "" for none: without a confirmation, the host rolls back by itself.
-        Raises HostUnreachableError where there is no answer.
-        """
+        """Confirm a waiting transaction over a new connection; return the host's complaint, "" for none."""
         if transaction is None or not self.machine.status(transaction).waits:
             return ""
         try:

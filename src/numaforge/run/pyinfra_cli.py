@@ -69,11 +69,7 @@ class _Unreachable(BaseStateCallback):
 
 
 def adapt() -> None:
-    """Adapt pyinfra in this process; a `config.py`, which pyinfra runs first, calls it.
-
-    A folder means its `inventory.py`, an unreachable host fails alone, even without a terminal, and unknown
-    host keys and endless output are refused.
-    """
+    """Adapt pyinfra in this process; a `config.py`, which pyinfra runs first, calls it."""
     guard_output()
     inventory_groups(noticing)
     say_in_one_line()

@@ -86,10 +86,7 @@ def why_unusable() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without pytest's variables, and with testinfra as the only plugin.
-
-    Packages are found where this process finds them: an image has them in a separate folder.
-    """
+    """Return our environment with testinfra as pytest's only plugin, and our packages in any folder."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     packages = os.pathsep.join(filter(None, [str(FOLDER.parents[1]), inherited.get("PYTHONPATH")]))
     return inherited | {

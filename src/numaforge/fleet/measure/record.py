@@ -34,10 +34,7 @@ class Figure(KnownKeysOnly):
 
     @property
     def key(self) -> str:
-        """What siblings have in common: the same thing, measured by the same program.
-
-        A sibling may have other CPUs for pods, of which the worst is recorded.
-        """
+        """What siblings share: the thing and its program; for an unsteady kind, whatever CPUs pods have."""
         kind = self.of_kind
         where = self.place if kind is None or kind.steady else "the CPUs for pods"
         return f"{self.kind} | {where} | {self.program}"

@@ -364,10 +364,7 @@ def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
 def alignment_tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
 ) -> tuple[list[MeasureTask], list[Missing]]:
-    """Return one small program pinned like a pod, and with its memory on the farthest NUMA node.
-
-    The first of each pair is aligned. The CPUs are those for pods of one NUMA node.
-    """
+    """Return a small program on CPUs for pods of one NUMA node, with memory there, then on the farthest."""
     present = {*programs}
     pairs = list(_node_pairs(machine, split))
     first = next((node for node, memory in pairs if node.id == memory.id), None)

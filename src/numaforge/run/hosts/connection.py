@@ -25,11 +25,7 @@ def is_open(host: Host) -> bool:
 
 
 def access_to(host: Host) -> Access:
-    """Return how a host is reached: the address of its connection, and the dialled name.
-
-    Behind a ProxyJump or a ProxyCommand there is no socket of ours: then the address is that of the dialled
-    name here, if it resolves.
-    """
+    """Return how a host is reached: by its connection's address, else (ProxyJump) the dialled name's."""
     if isinstance(host.connector, LocalConnector):
         return Access(host.name, here=True)
     dialled = destination(host) if isinstance(host.connector, OpenSshConnector) else None

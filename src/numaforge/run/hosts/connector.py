@@ -81,10 +81,7 @@ def ask_for(hosts: Iterable[Host]) -> None:
 
 
 def use_own_connectors(hosts: Iterable[Host]) -> None:
-    """Replace pyinfra's connectors of hosts for SSH and for a root with ours.
-
-    Its connectors to containers of another machine log in by themselves: they refuse unknown keys, too.
-    """
+    """Use our connectors for SSH and for a root; those to remote containers refuse unknown keys, too."""
     for host in hosts:
         if host.connector_cls is SSHConnector:
             host.connector_cls = OpenSshConnector

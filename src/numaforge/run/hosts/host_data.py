@@ -192,10 +192,7 @@ def _read(of_connector: tuple[str, ...]) -> frozenset[str]:
 
 @cache
 def _suggestion(name: str, of_connector: tuple[str, ...]) -> str:
-    """Return the datum whose spelling a name resembles or begins; "" for none.
-
-    A word such as `env` or `port` is an admin's own, and so is an ambiguous name.
-    """
+    """Return the datum that a name misspells or begins, "" for none, as an admin's own `env` or `port`."""
     arguments = all_argument_meta if name.startswith("_") else auth_argument_meta  # `sudo` for `_sudo`
     known_names = [*arguments] if name.startswith("_") else [*_BY_NAME, *of_connector, *arguments]
     known_names = [known_name for known_name in known_names if "_" in known_name]
@@ -208,10 +205,7 @@ def _suggestion(name: str, of_connector: tuple[str, ...]) -> str:
 
 
 def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
-    """Return our datum of a name without prefix: `profile` for numaforge_profile, where that is not set.
-
-    The datum must accept the value; one that accepts any text is no evidence.
-    """
+    """Return our datum of a name without its prefix, if it accepts the value, and not just any text."""
     by_suffix = {datum.name.removeprefix(OURS): datum for datum in TABLE if datum.name.startswith(OURS)}
     close = get_close_matches(name, by_suffix, n=1, cutoff=_CLOSE)
     near = by_suffix[close[0]] if close else None
@@ -221,10 +215,7 @@ def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
 
 
 def set_aside(hosts: Iterable[Host]) -> None:
-    """Remove hosts with invalid data, and let pyinfra continue with the others.
-
-    pyinfra would end the run for all hosts: it reads the data of every host before it connects to any.
-    """
+    """Set hosts with invalid data aside: pyinfra reads all data first, and would end the run for all."""
     for host in hosts:
         data = host.data.dict()  # type: ignore[no-untyped-call]
         mistakes = {**mistakes_in(data), **_nothing_for_pyinfra(host, data)}

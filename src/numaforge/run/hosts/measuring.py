@@ -114,11 +114,7 @@ def measured_on(host: Host, order: MeasureOrder) -> Measurement:
 
 
 def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
-    """Refuse to measure a node in use.
-
-    A drained node keeps the pods of DaemonSets: their processes count unless its cluster confirms the drain.
-    Raises InUseError with the evidence.
-    """
+    """Raise InUseError with the evidence of use; where it is `drained`, pods' processes do not count."""
     evidence = (readiness._replace(pods=Pods()) if drained else readiness).evidence
     if evidence:
         raise InUseError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)

@@ -258,10 +258,7 @@ def show_overview() -> None:
 
 
 def follow(state: State) -> None:
-    """Follow the hosts of a run in pyinfra; of many hosts, mute what each of them prints.
-
-    Raises NumaforgeError for a named host outside the run, and a report without its folder.
-    """
+    """Follow a run's hosts; raises NumaforgeError for no host of it, and a report without its folder."""
     mine = overview()
     if mine is None:
         return

@@ -22,10 +22,7 @@ _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
 
 
 def role(title: str, name: str | None = None) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
-    """Make a role's deploy function: it skips a host that has failed; an error fails its own host only.
-
-    `name` is that of the role where it is not its `title`, which pyinfra shows.
-    """
+    """Make a role's deploy function, whose errors fail their own host; `name` if it is not its `title`."""
 
     def decorate(function: Callable[[], None]) -> PyinfraOperation[[]]:
         return deploy(title)(guarded(function, name or title.lower()))

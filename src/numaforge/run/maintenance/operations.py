@@ -143,10 +143,7 @@ def _needed(
 
 
 def _refuse_undrained(target: Target, options: RolloutOptions, transaction: Transaction | None) -> None:
-    """Refuse a change that disturbs pods on a host that no drain can empty.
-
-    Raises HostError with the evidence of pods, or the distribution that runs the kubelet in its own way.
-    """
+    """Raise HostError for a change that disturbs pods on a host that no drain can empty."""
     permitted = options.without_drain is not None and not events.heard()  # a roll-out drains what it changes
     if transaction is None or not transaction.disturbs or permitted:
         return
@@ -226,11 +223,7 @@ def _roll_out(
     in_place: bool,
     unreadable: str | None = None,
 ) -> None:
-    """Change a host within its cluster; only runs that do so import the roll-out.
-
-    Without a roll-out that leads this run, the host waits for its turn; how many nodes are out of service
-    together, their slots decide. `unreadable` is that of `JustSeen`; None where there is no `JustSeen`.
-    """
+    """Change a host within its cluster, in its turn unless `led`; `unreadable` None: nothing just seen."""
     from .rollout import JustSeen, roll_out
 
     just_seen = None if unreadable is None else JustSeen(unreadable)
@@ -249,10 +242,7 @@ def _settle(on: Host) -> None:
 
 
 def _change(on: Host, target: Target, options: RolloutOptions, planned_change: Transaction) -> None:
-    """Carry out a transaction on a host without pods to move, and retry while the host is unreachable.
-
-    A host that has waited for its turn is looked at again: it may need something else by then.
-    """
+    """Change a host without pods to move, with retries; after a wait for its turn it is looked at again."""
 
     def ask(script: str) -> Answer:
         seconds = options.unreachable_timeout

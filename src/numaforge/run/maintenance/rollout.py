@@ -96,11 +96,7 @@ def refuse_without_means(options: RolloutOptions) -> None:
 def roll_out(
     host: Host, target: Target, options: RolloutOptions, *, in_place: bool, just_seen: JustSeen | None
 ) -> None:
-    """Change the host and prove it: in service where its pods may stay, else after taking its node out.
-
-    `in_place`: at the look, pods did not have to leave. `just_seen` is that of `NodeRollout`. Raises
-    NumaforgeError unless the host ends as planned.
-    """
+    """Change and prove the host, `in_place` if its pods may stay; raises NumaforgeError if that fails."""
     if twice := claimed_twice(claims(options)).get(host.name):
         raise HostError(twice)
     role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))

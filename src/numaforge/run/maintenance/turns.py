@@ -43,11 +43,7 @@ _ENDINGS = {
 
 @dataclass
 class HostTurn:
-    """One host's turn; implements numaforge.rollout.fleet.Running.
-
-    `late`: the host has waited for it, and may be different from what was seen. `ended` is how its change
-    ended.
-    """
+    """One host's turn; `late`: it has waited, and may be different; `ended` is how its change ended."""
 
     begins: Event = field(default_factory=Event)
     late: bool = False
@@ -60,11 +56,7 @@ class HostTurn:
 
 @contextmanager
 def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostTurn]:
-    """Wait until the host may change, and note how the block ends.
-
-    A host that `counts` is one of the `max_unavailable` that change together. Raises HostError where the run
-    begins no further host.
-    """
+    """Wait until the host may change, within max_unavailable if it `counts`; note how the block ends."""
     refuse_if_stopped()
     hosts = hosts_of(host.state)
     if len(hosts) == 1:
@@ -90,10 +82,7 @@ def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostT
 
 
 class _Turns:
-    """The turns of the hosts of one operation that have the same settings.
-
-    The order is decided once every host that pyinfra has begun with is ready or has nothing to change.
-    """
+    """The turns of one operation's hosts with equal settings, ordered once each has been looked at."""
 
     def __init__(self, operation: str, hosts: list[Host], settings: FleetSettings) -> None:
         self._operation = operation
