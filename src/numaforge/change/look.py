@@ -64,6 +64,8 @@ class NodeQuery:
     def script_of(self, announced: str | None) -> str:
         """Return the script, which first has the node see a transaction announced that may follow."""
         names = parts.look_shell_of(part for part, *_ in self.calls)
+        units = dict.fromkeys(filter(None, (*self.units, self.unit)))
+        properties = dict.fromkeys((*_KUBELET_PROPERTIES, *self.properties))
         return asking(
             shell.assignments({"ROOT": TRANSACTIONS, "GUARD": GUARD})
             + shell.library(*_LOOK, *names)
@@ -76,16 +78,10 @@ class NodeQuery:
             + shell.call("tell_part", ["redirectable", "tell_redirectable", *self.files])
             + shell.call("tell_part", ["pods", "tell_pods", *self.pod_roots])
             + shell.call("tell_part", ["work", "tell_work"])
-            + self._question_to_systemd
+            + (shell.call("ask_units", [",".join(properties), *units]) if units else "")
             + (shell.call("tell_part", ["unit", "tell_unit", self.unit]) if self.unit else "")
             + "".join(shell.call("tell_part", [_look(part), *call]) for part, *call in self.calls)
         )
-
-    @property
-    def _question_to_systemd(self) -> str:
-        units = dict.fromkeys(filter(None, (*self.units, self.unit)))
-        properties = dict.fromkeys((*_KUBELET_PROPERTIES, *self.properties))
-        return shell.call("ask_units", [",".join(properties), *units]) if units else ""
 
 
 def question(goal: Goal) -> NodeQuery:

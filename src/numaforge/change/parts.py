@@ -95,8 +95,7 @@ PARTS = (
 )
 
 FILES_ON_NODE: Mapping[
-    Role,
-    Callable[[Goal, NodeState, list[FileContent], list[str]], tuple[list[FileContent], list[str]]],
+    Role, Callable[[Goal, NodeState, list[FileContent], list[str]], tuple[list[FileContent], list[str]]]
 ] = {
     role.modules: modules.files_on_node,
     role.hugepages: hugepages.files_on_node,

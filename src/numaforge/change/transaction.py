@@ -66,10 +66,6 @@ _NODE = (
 )
 
 
-def _new_token() -> str:
-    return secrets.token_hex(16)
-
-
 @dataclass(frozen=True)
 class Transaction:
     """One change of one node: its parts, the lowest first.
@@ -97,7 +93,7 @@ class Transaction:
     planned_on: Fingerprint | None = None
     good_for_seconds: int = 120
     confirm_seconds: int = CONFIRM_SECONDS
-    token: str = field(default_factory=_new_token, compare=False, repr=False)
+    token: str = field(default_factory=lambda: secrets.token_hex(16), compare=False, repr=False)
     plan: str = ""
     failed_before: str = ""
     pods: Pods = NOT_LOOKED_AT

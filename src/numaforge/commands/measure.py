@@ -23,7 +23,7 @@ from numaforge.report.terminal import progress, save, screen, show_answer
 
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
-    from numaforge.fleet.measure.order import MeasureOrder
+    from numaforge.fleet.measure.record import MeasureOrder
     from numaforge.fleet.measure.record import Measurement
 
 _how = partial(
@@ -96,7 +96,7 @@ def measure(
       numaforge measure --compare-misaligned gpu-1
     """
     from numaforge.commands.capture import inventories_of
-    from numaforge.fleet.measure.order import MeasureOrder
+    from numaforge.fleet.measure.record import MeasureOrder
 
     if last and (in_use or compare_misaligned or kubeconfig):
         raise click.UsageError(
@@ -137,8 +137,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, last: bool) 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
     """Measure hosts of an inventory, compare them with all others, and save each result on its host."""
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.fleet.measure.order import KEPT, MEASURED, of_data
-    from numaforge.fleet.measure.record import MEASUREMENT
+    from numaforge.fleet.measure.record import KEPT, MEASURED, MEASUREMENT, of_data
     from numaforge.fleet.measure.siblings import with_siblings
 
     function = "numaforge.run.hosts.measuring.measure"
@@ -162,7 +161,7 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
 
 def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.fleet.measure.order import KEPT
+    from numaforge.fleet.measure.record import KEPT
 
     function = "numaforge.run.hosts.measuring.kept"
     return _results_of(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from numaforge.fleet.measure.kinds import KINDS
-from numaforge.fleet.measure.record import MEASUREMENT, Figure, Measurement
+from numaforge.fleet.measure.record import KINDS, MEASUREMENT, Figure, Measurement
 from numaforge.fleet.measure.siblings import names_by_make, outliers_first, slow_of
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted

@@ -22,7 +22,7 @@ from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
 from numaforge.rollout.self_planned import SelfPlanned
-from numaforge.rollout.stages import Stage
+from numaforge.rollout.shards import Stage
 
 _ROWS = 12
 """The longest table of nodes that leaves room for the rest on one screen."""

@@ -66,7 +66,10 @@ class Abort:
             if unattended is not None:
                 return unattended
             if self.clock() >= deadline:
-                self._give_up(seconds)
+                for name in list(self.asked):
+                    runner = self._at_work.get(name) or self.asked[name].runner
+                    reason = f"{runner} is still at work on it after {seconds:.0f} s"
+                    self.end(name, Outcome(Ending.HELD, f"{reason}: wait for it, or stop it and abort again"))
                 return []
             yield _LOOK_AGAIN_SECONDS
 
@@ -113,7 +116,6 @@ class Abort:
                 self.outcomes[name] = Outcome(Ending.HELD, str(error))
 
     def _outcome(self, name: str, node: ClusterNode | None, lease: Lease | None) -> Outcome | None:
-        """Return the outcome of a node, None while it is in progress."""
         if node is None:
             return Outcome(Ending.BLOCKED, "the node has left the cluster")
         try:
@@ -121,25 +123,15 @@ class Abort:
         except UnreadableError as error:
             return Outcome(Ending.HELD, str(error))
         if record is None:
-            return _outcome_in(read_ended(lease, node))
+            ended = read_ended(lease, node)
+            if ended is None or ended.ending is None:
+                return Outcome(Ending.HELD, "its record was deleted, and nothing says how far it was")
+            return Outcome(ended.ending, ended.reason)
         if not record.belongs_to(self.rollout):
             return Outcome(Ending.BLOCKED, f"{record.runner} rolls it out as {record.rollout} by now")
         if record.phase is Phase.HELD and self.asked[name].phase is not Phase.HELD:
             return Outcome(Ending.HELD, record.reason)
         return None
 
-    def _give_up(self, seconds: float) -> None:
-        for name in list(self.asked):
-            runner = self._at_work.get(name) or self.asked[name].runner
-            reason = f"{runner} is still at work on it after {seconds:.0f} s"
-            self.end(name, Outcome(Ending.HELD, f"{reason}: wait for it, or stop it and abort again"))
-
     def _ask(self, call: Callable[[], T]) -> Steps[T]:
         return patiently(call, tell=lambda _: None, patience_seconds=self.unreachable_timeout)
-
-
-def _outcome_in(ended: Record | None) -> Outcome:
-    """Return the outcome that a roll-out has left in a node's record."""
-    if ended is None or ended.ending is None:
-        return Outcome(Ending.HELD, "its record was deleted, and nothing says how far it was")
-    return Outcome(ended.ending, ended.reason)

@@ -22,6 +22,7 @@ PERMIT = "control_plane_outage"
 """The setting that permits taking a node that the control plane needs."""
 _API_POD = re.compile(r"kube-apiserver(-|$)")
 _ETCD_POD = re.compile(r"etcd(-|$)")
+_PART_POD = re.compile(r"(kube-apiserver|etcd)(-|$)")
 _ETCD_SERVERS = "--etcd-servers="
 
 
@@ -76,7 +77,7 @@ def unlabelled(node: ClusterNode, pods: Iterable[ClusterPod]) -> str | None:
     """Return why a node that runs a part of the control plane does not count as one of its nodes, if so."""
     if is_control_plane(node):
         return None
-    part = next((pod for pod in pods if _is_static(pod, _API_POD) or _is_static(pod, _ETCD_POD)), None)
+    part = next((pod for pod in pods if _is_static(pod, _PART_POD)), None)
     if part is None:
         return None
     return (
@@ -103,12 +104,8 @@ class ControlPlane:
     @classmethod
     def look(cls, cluster: Cluster) -> "ControlPlane":
         nodes = control_plane_nodes(cluster)
-        parts = {
-            name: tuple(
-                pod for pod in cluster.pods(name) if _is_static(pod, _API_POD) or _is_static(pod, _ETCD_POD)
-            )
-            for name in nodes
-        }
+        pods = {name: cluster.pods(name) for name in nodes}
+        parts = {name: tuple(pod for pod in pods[name] if _is_static(pod, _PART_POD)) for name in nodes}
         return cls(nodes, parts)
 
     def outage(self, name: str) -> str | None:
@@ -120,7 +117,8 @@ class ControlPlane:
             )
         if self.hidden_etcd and name in self.hidden_etcd:
             return (
-                f"a member of etcd runs on it beside Kubernetes, as on {_others(self.hidden_etcd - {name})}, "
+                "a member of etcd runs on it beside Kubernetes, as on "
+                f"{', '.join(sorted(self.hidden_etcd - {name})) or 'no other node'}, "
                 "and the cluster does not show whether those are healthy"
             )
         members = len(self.etcd_nodes)
@@ -134,7 +132,9 @@ class ControlPlane:
     def troubles(self, servers: Iterable[ControlPlaneServer]) -> tuple[Trouble, ...]:
         """Return what is not known to be healthy; `servers` are the API servers with their answers."""
         listed = tuple(servers)
-        unhealthy = [] if self._all_answer(listed) else [*self._api_troubles(listed)]
+        # At any addresses: all are ready, and at least as many as nodes with one.
+        all_answer = len(listed) >= len(self.api_nodes) and all(server.ready for server in listed)
+        unhealthy = [] if all_answer else [*self._api_troubles(listed)]
         for name, node in self.nodes.items():
             unhealthy += [Trouble(name, f"{pod} is not Ready") for pod in self.pods[name] if not pod.ready]
             if node.etcd_voter is False:
@@ -197,37 +197,27 @@ class ControlPlane:
             if not _is_loopback(host := _host(url))
         )
 
-    def _all_answer(self, servers: tuple[ControlPlaneServer, ...]) -> bool:
-        """Whether all API servers are ready, and at least as many as nodes with one, at any addresses."""
-        return len(servers) >= len(self.api_nodes) and all(server.ready for server in servers)
-
     def _api_troubles(self, servers: tuple[ControlPlaneServer, ...]) -> Iterator[Trouble]:
         for name in sorted(self.api_nodes):
             if trouble := self._api_trouble(name, servers):
                 yield Trouble(name, trouble)
         for server in servers:
-            if not server.ready and self._node_at(server) is None:
+            known = any(server.address in node.addresses for node in self.nodes.values())
+            if not server.ready and not known:
                 yield Trouble("", f"the API server {server}, on no known node, {_silence(server)}")
 
     def _api_trouble(self, name: str, servers: tuple[ControlPlaneServer, ...]) -> str | None:
         """Return why a node's API server is not known to be ready; out of reach, its pod's probes count."""
-        own_server = next(
-            (server for server in servers if server.address in self.nodes[name].addresses), None
-        )
-        if own_server is not None and own_server.ready is not None:
-            return (
-                None
-                if own_server.ready
-                else f"the API server of {name} ({own_server}) {_silence(own_server)}"
-            )
-        if any(pod.ready for pod in self.pods[name] if _is_static(pod, _API_POD)):
+        addresses = self.nodes[name].addresses
+        own_server = next((server for server in servers if server.address in addresses), None)
+        known = own_server.ready if own_server else None
+        if known or (
+            known is None and any(pod.ready for pod in self.pods[name] if _is_static(pod, _API_POD))
+        ):
             return None
         if own_server is None:
             return f"the API server of {name} is not among those of the Service kubernetes"
         return f"the API server of {name} ({own_server}) {_silence(own_server)}"
-
-    def _node_at(self, server: ControlPlaneServer) -> str | None:
-        return next((name for name, node in self.nodes.items() if server.address in node.addresses), None)
 
     def _runs(self, name: str, part: re.Pattern[str]) -> bool:
         return any(_is_static(pod, part) for pod in self.pods[name])
@@ -251,7 +241,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _others(names: Collection[str]) -> str:
-    return ", ".join(sorted(names)) or "no other node"

@@ -20,9 +20,8 @@ from numaforge.rollout.node import Outcome
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import Ending, unfinished
-from numaforge.rollout.shards import FAR, ShardProgress, Shards, StageProgress
+from numaforge.rollout.shards import FAR, ShardProgress, Shards, Stage, StageProgress
 from numaforge.rollout.slots import Slot, held_slots, in_progress, live_slots
-from numaforge.rollout.stages import Stage
 from numaforge.rollout.steps import Clock, Steps
 
 _TICK_SECONDS = 2.0
@@ -39,7 +38,7 @@ EXIT_CODES = {
 """The exit code of a node that is not as planned, the gravest first."""
 FAILED = (Ending.ROLLED_BACK, Ending.HELD, Ending.REFUSED_BY_KUBELET)
 """The endings that the limit of failures counts."""
-_GOOD = (Ending.DONE, Ending.UNCHANGED)
+GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class FleetReport:
     def failed(self) -> dict[str, str]:
         """Why hosts that are changed without a drain are not as planned, by host."""
         undrained = {host: self.outcomes[host] for host in self.outcomes if host in self.undrained}
-        return {host: outcome.reason for host, outcome in undrained.items() if outcome.ending not in _GOOD}
+        return {host: outcome.reason for host, outcome in undrained.items() if outcome.ending not in GOOD}
 
     @property
     def without_restart(self) -> tuple[str, ...]:
@@ -334,7 +333,6 @@ class Fleet:
         return self._count[Ending.BLOCKED] + self.refused
 
     def _tell_shards(self) -> None:
-        """Write this shard's progress to its Lease."""
         if self.shards is None or self.lead is None:
             return
         hosts_left = Counter(self._member_of[host].stage for host in (*self.waiting, *self.running))
@@ -358,8 +356,7 @@ class Fleet:
             self.stop(f"{blocked} nodes of all shards are blocked, and no more than {limit} may be")
             return False
         if early := shards.earlier_stage(stage, progress):
-            if progress != self._others_were:  # the other shards make progress: slot_timeout starts again
-                self._others_were, self._last_begun = progress, self.clock()
+            self._see(progress)
             self._wait_for(early)
             return False
         canaries = shards.canaries_left(self._canaries_left[stage], stage, progress)
@@ -428,12 +425,15 @@ class Fleet:
         reason = usage.refusal(node) if node else None
         if self.shards and not self.shards.part_of(1, Stage.CONTROL_PLANE, progress):
             reason = "one node of the control plane at a time, and an earlier shard has some left"
-            if progress != self._others_were:  # the other shards make progress: slot_timeout starts again
-                self._others_were, self._last_begun = progress, self.clock()
+            self._see(progress)
         if reason is not None or self.running:
             self._wait_for(reason or "one node of the control plane at a time")
             return
         self._start(member, node)
+
+    def _see(self, progress: Mapping[int, ShardProgress]) -> None:
+        if progress != self._others_were:  # the other shards make progress: slot_timeout starts again
+            self._others_were, self._last_begun = progress, self.clock()
 
     def _begin_together(self, stage: Stage, pool: Pool, progress: Mapping[int, ShardProgress]) -> None:
         """Begin hosts whose pods stay: they take no slot, and are limited by number and failure domain."""
@@ -481,7 +481,6 @@ class Fleet:
         return dict(sorted(queues.items(), key=lambda item: natural(item[0])))
 
     def _lost(self, nodes: Mapping[str, ClusterNode]) -> str | None:
-        """Return a changed host that is no longer Ready."""
         return next(
             (
                 host

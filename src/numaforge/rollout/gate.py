@@ -241,7 +241,9 @@ def _wrong(node: ClusterNode, process: Process, heard: bool, expected: Expected)
     for name, quantity in expected.allocatable.items():
         actual = node.allocatable.get(name, "0")
         if actual != quantity and not _means(node, name, actual, quantity, expected):
-            wrong.append(Mismatch(f"Allocatable {name}", quantity, actual + _unhealthy(node, name, quantity)))
+            if "/" in name and node.capacity.get(name) == quantity:
+                actual += f", the other devices of {quantity} are unhealthy"
+            wrong.append(Mismatch(f"Allocatable {name}", quantity, actual))
     for name, actual in stale_resources(node, expected).items():
         if actual != "0":
             wrong.append(Mismatch(f"Allocatable {name}", "not advertised", actual))
@@ -273,12 +275,6 @@ def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: E
     if name == "memory" and expected.memory_bytes is not None and name in node.capacity:
         return same_memory(quantity, actual, expected.memory_bytes, node.capacity[name])
     return bool(meaning(actual) == meaning(quantity))
-
-
-def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
-    """Return a note that the missing devices are unhealthy, where Capacity has the predicted number."""
-    missing = "/" in name and node.capacity.get(name) == quantity
-    return f", the other devices of {quantity} are unhealthy" if missing else ""
 
 
 def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch | None:

@@ -132,7 +132,6 @@ class InPlaceChange(HostChange):
             raise _DrainError
 
     def _require_in_order(self, cluster: Cluster) -> Steps[None]:
-        """Refuse a node that is not Ready, or that another tool maintains."""
         node = yield from self._ask(lambda: cluster.node(self.name))
         node = yield from self._unmaintained(cluster, node)
         lease = yield from self._ask(lambda: cluster.lease(lease_name(self.name)))

@@ -390,11 +390,7 @@ class KubectlCluster:
             spec = {"resourceAttributes": attributes}
         else:
             spec = {"nonResourceAttributes": {"verb": permission.verb, "path": permission.resource}}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": spec,
-        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = self._do("POST", path, "create selfsubjectaccessreviews", review)
         return bool(answer["status"]["allowed"])
@@ -435,15 +431,12 @@ class KubectlCluster:
         return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(self._namespace)}/leases"
 
     def _get(self, path: str, doing: str) -> Mapping[str, Any]:
-        return self._permitted(doing, self._ask("GET", path))
+        return self._do("GET", path, doing)
 
-    def _do(self, method: str, path: str, doing: str, body: _Body) -> Mapping[str, Any]:
-        return self._permitted(doing, self._ask(method, path, body))
-
-    def _permitted(self, doing: str, answer: _Response) -> Mapping[str, Any]:
+    def _do(self, method: str, path: str, doing: str, body: _Body | None = None) -> Mapping[str, Any]:
         """Return the API server's answer; ForbiddenError names the server."""
         try:
-            return _document(doing, answer)
+            return _document(doing, self._ask(method, path, body))
         except ForbiddenError as refusal:
             raise refusal.at(self._login.server) from refusal
 
@@ -483,38 +476,26 @@ class KubectlCluster:
             )
 
     def _ask(self, method: str, path: str, body: _Body | None = None) -> _Response:
-        """Return the API server's answer.
+        """Return the API server's answer; after 401, kubectl fetches a new token, or has a new login.
 
         A starting API server refuses for a while what it allows later: logins (401) while it cannot reach
-        their issuer, and everything (403) until it has loaded its roles.
+        their issuer, and everything (403) until it has loaded its roles. Raises ApiUnreachableError for that.
         """
-        answer = self._ask_at_once(method, path, body)
-        match answer.status:
-            case http.HTTPStatus.UNAUTHORIZED:
-                return self._ask_with_new_login(method, path, body)
-            case http.HTTPStatus.FORBIDDEN:
-                return self._ask_when_ready(answer, method, path, body)
-        return answer
-
-    def _ask_with_new_login(self, method: str, path: str, body: _Body | None) -> _Response:
-        """Retry after a 401: kubectl then fetches a new token, or the kubeconfig has a new login.
-
-        Raises ApiUnreachableError where a login that has worked does not work now: the request is unanswered.
-        """
-        self._take_new_login()
         answer = self._ask_at_once(method, path, body)
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            raise ApiUnreachableError(
-                f"{self._login.server} does not accept this login now: {answer.message} (401)",
-                remedy=_LOG_IN_AGAIN,
-            )
+            self._take_new_login()
+            answer = self._ask_at_once(method, path, body)
+            if answer.status == http.HTTPStatus.UNAUTHORIZED:
+                raise ApiUnreachableError(
+                    f"{self._login.server} does not accept this login now: {answer.message} (401)",
+                    remedy=_LOG_IN_AGAIN,
+                )
+        elif answer.status == http.HTTPStatus.FORBIDDEN:
+            readiness = self._ask_at_once("GET", "/readyz")
+            if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
+                raise ApiUnreachableError(f"the API server is not ready: {answer.message}")
+            answer = self._ask_at_once(method, path, body)
         return answer
-
-    def _ask_when_ready(self, refusal: _Response, method: str, path: str, body: _Body | None) -> _Response:
-        readiness = self._ask_at_once("GET", "/readyz")
-        if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
-            raise ApiUnreachableError(f"the API server is not ready: {refusal.message}")
-        return self._ask_at_once(method, path, body)
 
     def _ask_at_once(self, method: str, path: str, body: _Body | None = None) -> _Response:
         try:

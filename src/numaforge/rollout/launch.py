@@ -128,20 +128,19 @@ class HostRun:
         return f"its run ended with {self.program.process.returncode}: see {self.program.log}"
 
     def _without_a_word(self) -> Outcome:
-        """Return the outcome of a run that reported none, by what it left on the node."""
+        """Return the outcome of a run that reported none, by the node's record.
+
+        A host changed without a drain has none.
+        """
         reason = self._refused or self._how_it_ended()
         details = () if self._refused else tail(self.program.log)
+        changed = not self.member.drains and (self._begun or not self._refused)
         try:
-            changed = self._may_have_changed()
+            if self.member.node is not None:
+                changed |= bool(unfinished([self.cluster.lease(lease_name(self.member.node))]))
         except ClusterError as error:
             return Outcome(Ending.HELD, reason, (*details, str(error)))
         return Outcome(Ending.HELD if changed else Ending.BLOCKED, reason, details)
-
-    def _may_have_changed(self) -> bool:
-        """Whether a change may have begun, by the node's record; a host changed without a drain has none."""
-        if self.member.node is not None and unfinished([self.cluster.lease(lease_name(self.member.node))]):
-            return True
-        return not self.member.drains and (self._begun or not self._refused)
 
 
 @dataclass
@@ -211,12 +210,7 @@ class Pyinfra:
         return ["--data", f"{PLACE}_options={json.dumps(dict(self.options))}"]
 
     def _start(
-        self,
-        name: str,
-        deploy: str,
-        limits: Sequence[str],
-        arguments: Sequence[str] = (),
-        processes: int = 1,
+        self, name: str, deploy: str, limits: Sequence[str], arguments: Sequence[str] = (), processes: int = 1
     ) -> ProgramRun:
         options = ["-v", *arguments] if self.verbose else arguments
         command = Command(self.inventory, deploy, limits, options, processes, self.shard)

@@ -166,11 +166,8 @@ def _listed(holders: Iterable[str]) -> str:
 
 def states(leases: Iterable[Lease]) -> list[tuple[str, dict[str, Any]]]:
     """Return the names of roll-outs, with the states on their Leases."""
-    return [
-        (lease.name.removeprefix(ROLLOUT), read_state(lease))
-        for lease in leases
-        if lease.name.startswith(ROLLOUT)
-    ]
+    led = [lease for lease in leases if lease.name.startswith(ROLLOUT)]
+    return [(lease.name.removeprefix(ROLLOUT), read_state(lease)) for lease in led]
 
 
 def read_state(lease: Lease) -> dict[str, Any]:
@@ -183,7 +180,6 @@ def read_state(lease: Lease) -> dict[str, Any]:
 
 
 def _await_death(cluster: Cluster, lease: Lease, watch: LeaseWatch) -> Steps[Lease]:
-    """Return the Lease once no live process holds it."""
     first = lease
     while lease.holder and not watch.tells_dead(lease):
         yield _ASK_AGAIN_SECONDS

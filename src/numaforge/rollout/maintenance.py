@@ -1,6 +1,6 @@
 """Another tool's maintenance of a node, detected by the marks that the tool leaves."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from numaforge.rollout.cluster import ClusterNode
 
@@ -17,30 +17,13 @@ _TAINTS = {
 }
 
 
-def _upgrade_by(operator: str) -> Callable[[str], str | None]:
-    """Return what a state of NVIDIA's upgrade library means (k8s-operator-libs, pkg/upgrade/consts.go).
-
-    `upgrade-required` only waits: nothing is done to the node in that state.
-    """
-
-    def upgrade(state: str) -> str | None:
-        busy = state not in ("", "upgrade-done", "upgrade-required")
-        return f"the {operator} operator upgrades its driver ({state})" if busy else None
-
-    return upgrade
+# k8s-operator-libs, pkg/upgrade/consts.go; `upgrade-required` only waits: nothing is done to the node.
+_UPGRADED = ("", "upgrade-done", "upgrade-required")
 
 
-def _mig_change(state: str) -> str | None:
-    return f"its MIG geometry is being changed ({state})" if state in ("pending", "rebooting") else None
-
-
-def _machine_config(state: str) -> str | None:
-    return None if state == "Done" else f"the machine config operator works on it ({state})"
-
-
-def _sriov(state: str) -> str | None:
-    """Return what a state of the SR-IOV network operator means (pkg/consts/constants.go)."""
-    return None if state in ("", "Idle") else f"the SR-IOV network operator works on it ({state})"
+def _unless(calm: Collection[str], doing: str) -> Callable[[str], str | None]:
+    """Return what a state means: `doing`, unless it is one of the `calm` ones."""
+    return lambda state: None if state in calm else f"{doing} ({state})"
 
 
 def _machine_config_drain(annotations: Mapping[str, str]) -> str | None:
@@ -53,14 +36,17 @@ def _machine_config_drain(annotations: Mapping[str, str]) -> str | None:
 
 _MCO = "machineconfiguration.openshift.io"
 _LABELS: dict[str, Callable[[str], str | None]] = {
-    "nvidia.com/gpu-driver-upgrade-state": _upgrade_by("GPU"),
-    "nvidia.com/ofed-driver-upgrade-state": _upgrade_by("network"),
-    "nvidia.com/mig.config.state": _mig_change,
+    "nvidia.com/gpu-driver-upgrade-state": _unless(_UPGRADED, "the GPU operator upgrades its driver"),
+    "nvidia.com/ofed-driver-upgrade-state": _unless(_UPGRADED, "the network operator upgrades its driver"),
+    "nvidia.com/mig.config.state": lambda state: (
+        f"its MIG geometry is being changed ({state})" if state in ("pending", "rebooting") else None
+    ),
 }
 _ANNOTATIONS: dict[str, Callable[[str], str | None]] = {
     "weave.works/kured-reboot-in-progress": lambda _: "kured is rebooting it",
-    f"{_MCO}/state": _machine_config,
-    "sriovnetwork.openshift.io/state": _sriov,
+    f"{_MCO}/state": _unless(("Done",), "the machine config operator works on it"),
+    # pkg/consts/constants.go of the SR-IOV network operator
+    "sriovnetwork.openshift.io/state": _unless(("", "Idle"), "the SR-IOV network operator works on it"),
     "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load": lambda _: "a GPU driver waits to be loaded",
     "nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load": lambda _: "a NIC driver waits to be loaded",
     "cluster.x-k8s.io/delete-machine": lambda _: "Cluster API is about to delete its machine",

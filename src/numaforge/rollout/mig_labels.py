@@ -5,7 +5,7 @@ go in time, or its validator does not start again, it ends without that (mig-par
 the node advertises no GPU until its labels are put right.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -84,34 +84,17 @@ def _change(cluster: Cluster, node: ClusterNode, in_rollout: bool, now: datetime
     age = None if written is None else now - written[1]
     patience = _LONGEST_CHANGE if managers else _MANAGER_COMES_BACK
     at_work = in_rollout or (bool(managers) if age is None else age < patience)
-    return MigChange(
-        node.name,
-        state,
-        paused,
-        at_work,
-        tuple(_evidence(paused, state, managers, written, in_rollout, now)),
-    )
-
-
-def _evidence(
-    paused: Sequence[str],
-    state: str | None,
-    managers: Sequence[ClusterPod],
-    written: tuple[str, datetime] | None,
-    in_rollout: bool,
-    now: datetime,
-) -> Iterator[str]:
-    yield f"{OPERATOR_STATE_LABEL} is {state or 'not there'}"
+    evidence = [f"{OPERATOR_STATE_LABEL} is {state or 'not there'}"]
     if paused:
-        yield f"paused: {', '.join(name.removeprefix(_OPERANDS) for name in paused)}"
-    if written is None:
-        yield "when that was written is not known"
+        evidence.append(f"paused: {', '.join(name.removeprefix(_OPERANDS) for name in paused)}")
+    if written is None or age is None:
+        evidence.append("when that was written is not known")
     else:
-        minutes = int((now - written[1]).total_seconds() // 60)
-        yield f"written {minutes} minutes ago by {written[0]}"
-    yield f"{managers[0]} runs" if managers else "no MIG manager runs on the node"
+        evidence.append(f"written {int(age.total_seconds() // 60)} minutes ago by {written[0]}")
+    evidence.append(f"{managers[0]} runs" if managers else "no MIG manager runs on the node")
     if in_rollout:
-        yield "the node is in a roll-out of numaforge"
+        evidence.append("the node is in a roll-out of numaforge")
+    return MigChange(node.name, state, paused, at_work, tuple(evidence))
 
 
 def _is_manager(pod: ClusterPod) -> bool:
@@ -119,7 +102,6 @@ def _is_manager(pod: ClusterPod) -> bool:
 
 
 def _last_write(node: ClusterNode, names: Sequence[str]) -> tuple[str, datetime] | None:
-    """Return the last writer of any of these labels, and the time."""
     writes = [
         (write.manager, datetime.fromisoformat(write.time).astimezone(UTC))
         for name in names

@@ -137,7 +137,6 @@ class NodeRollout(HostChange):
             return self._left_the_cluster()
 
     def _require_proof(self) -> None:
-        """Refuse a node whose kubelet could not be proved."""
         seen = self.just_seen
         if reason := seen.unreadable if seen else why_unreadable(self.machine.running_config):
             refuse_unreadable(self.cluster, {self.name: reason})
@@ -304,7 +303,6 @@ class NodeRollout(HostChange):
         return (yield from self._phases.run(resumed))
 
     def _cordon(self, node: ClusterNode, lease: Lease, renewed: RenewedSlot) -> Steps[Record]:
-        """Write the record, cordon the node, and return the record."""
         while True:
             node = yield from self._admissible(node, lease)
             if renewed.lost:
@@ -341,7 +339,6 @@ class NodeRollout(HostChange):
         return Outcome(self._ending_without_node(), "the node has left the cluster")
 
     def _ending_without_node(self) -> Ending:
-        """Return the ending where the node or its record is gone."""
         return Ending.HELD if self._phases is not None and self._phases.record.touched else Ending.BLOCKED
 
 

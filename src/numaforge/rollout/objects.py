@@ -99,7 +99,10 @@ def pod(document: Document) -> ClusterPod:
         grace_seconds=spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS),
         priority=spec.get("priority", 0),
         empty_dirs=tuple(volume["name"] for volume in spec.get("volumes") or () if "emptyDir" in volume),
-        tolerations=tuple(_toleration(toleration) for toleration in spec.get("tolerations") or ()),
+        tolerations=tuple(
+            Toleration(of.get("key"), of.get("operator", "Equal"), of.get("value"), of.get("effect"))
+            for of in spec.get("tolerations") or ()
+        ),
         ready=_condition(status, "Ready") is True,
         arguments=_arguments(spec) if _MIRROR in annotations else (),
         whole_cpus=_whole_cpus(spec) if status.get("qosClass") == "Guaranteed" else 0,
@@ -195,15 +198,6 @@ def _controller(metadata: Document) -> Owner | None:
         if reference.get("controller"):
             return Owner(reference["kind"], reference["name"], reference["uid"])
     return None
-
-
-def _toleration(document: Document) -> Toleration:
-    return Toleration(
-        key=document.get("key"),
-        operator=document.get("operator", "Equal"),
-        value=document.get("value"),
-        effect=document.get("effect"),
-    )
 
 
 @_reads("ResourceSlice")

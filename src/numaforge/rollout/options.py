@@ -53,7 +53,6 @@ def _reason(value: object) -> str:
 
 
 def _kinds(value: object) -> object:
-    """Accept a reason for each kind of work."""
     for kind in value if isinstance(value, Mapping) else ():
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not a kind of work; write one of {', '.join(KINDS)}")

@@ -99,7 +99,13 @@ def situation(cluster: Cluster, now: datetime | None = None) -> RolloutStatus:
     nodes += [_gone(name, lease) for name, lease in unfinished(records.values()).items()]
     silent = _silent(slots, now or datetime.now(UTC))
     nodes = [replace(status, silent_seconds=silent.get(status.node)) for status in nodes]
-    rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
+    rollouts = [
+        NamedRollout(
+            lease.name.removeprefix(ROLLOUT), lease.holder, read_state(lease), lease.annotations.get(STOP, "")
+        )
+        for lease in leases
+        if lease.name.startswith(ROLLOUT)
+    ]
     return RolloutStatus(tuple(rollouts), slots, tuple(nodes), tuple(_troubles(leases)))
 
 
@@ -148,11 +154,6 @@ def _require_watch(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
             )
 
 
-def _led(lease: Lease) -> NamedRollout:
-    stop = lease.annotations.get(STOP, "")
-    return NamedRollout(lease.name.removeprefix(ROLLOUT), lease.holder, read_state(lease), stop)
-
-
 def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
     for lease in leases:
         if (
@@ -186,7 +187,6 @@ def _standing(node: ClusterNode, lease: Lease | None) -> NodeStatus:
 
 
 def _gone(name: str, lease: Lease) -> NodeStatus:
-    """Return the status of a node that has left the cluster in the middle of its roll-out."""
     trouble = unreadable(lease) or ""
     return NodeStatus(
         name,

@@ -14,7 +14,7 @@ from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.owners import device_owner
 from numaforge.rollout.record import labels_set, read_ended, read_unfinished, unreadable
-from numaforge.rollout.stages import Stage
+from numaforge.rollout.shards import Stage
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,7 @@ def _outlook_of(
         },
         labels={
             name: (node.labels.get(name), value)
-            for name, value in {
-                **retired(node, needs.labels, set_labels),
-                **(needs.labels or {}),
-            }.items()
+            for name, value in {**retired(node, needs.labels, set_labels), **(needs.labels or {})}.items()
             if node.labels.get(name) != value
         },
         unpinned={str(pod): pod.whole_cpus for pod in running if pod.whole_cpus} if needs.unpins else {},

@@ -296,7 +296,8 @@ class Phases(Transacting):
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
         allocatable = {**self._offered_of_others(expected), **expected.allocatable}
-        labels = self._labels_afterwards(expected.labels or {})
+        planned = expected.labels or {}  # others of ours get their previous values again
+        labels = {**returned(self.record.set_labels, self.record.labels, planned), **planned}
         can_be_undone = self.record.transaction is not None or bool(self.record.labels)
         try:
             lines = yield from self._as_planned(
@@ -305,7 +306,9 @@ class Phases(Transacting):
         except _AbortedError:
             return (yield from self._advance(Phase.UNDOING, reason=_ABORTED))
         if not lines:
-            yield from self._tell_stale_resources(expected)
+            node = yield from self._ask(lambda: self.cluster.node(self.name))
+            if stale := stale_resources(node, expected):
+                self._event("StaleResources", f"of an earlier geometry, with 0 devices: {', '.join(stale)}")
             if slow := (yield from self._ask(self.machine.held)):
                 return (yield from self._hold(f"{_SLOW}: {'; '.join(slow)}"))
             return (yield from self._advance(Phase.VERIFIED))
@@ -348,10 +351,6 @@ class Phases(Transacting):
     def _change_labels(self, changes: Callable[[ClusterNode], Labels]) -> Steps[None]:
         self.record = yield from self._ask(lambda: change_labels(self.cluster, self.record, changes))
 
-    def _labels_afterwards(self, planned: Labels) -> Labels:
-        """Return the labels to expect: the wanted ones, and others of ours with their restored values."""
-        return {**returned(self.record.set_labels, self.record.labels, planned), **planned}
-
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
         """Return the extended resources offered before that neither the plan nor retired labels decide."""
         retired = self.record.labels.keys() - (expected.labels or {}).keys()
@@ -360,12 +359,6 @@ class Phases(Transacting):
             for name, quantity in self.record.offered.items()
             if "/" in name and not expected.decides(name) and not follows(name, retired)
         }
-
-    def _tell_stale_resources(self, expected: Expected) -> Steps[None]:
-        """Record an Event about resources of an earlier geometry that are left with a count of 0."""
-        node = yield from self._ask(lambda: self.cluster.node(self.name))
-        if stale := stale_resources(node, expected):
-            self._event("StaleResources", f"of an earlier geometry, with 0 devices: {', '.join(stale)}")
 
     def _verification(self, patience: Patience) -> Steps[tuple[str, ...] | None]:
         """Return the failures of the suite; None where there was no answer."""
@@ -432,12 +425,9 @@ class Phases(Transacting):
             host_patience=self._host_patience(),
             continuity=continuity,
         )
-        return proof if proof.wrong else replace(proof, wrong=(yield from self._control_plane_again()))
-
-    def _control_plane_again(self) -> Steps[tuple[Mismatch, ...]]:
-        """Wait until the control plane is healthy with this node; () also where the node is outside it."""
-        trouble = yield from self._control_plane_trouble(self.cluster)
-        return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
+        if proof.wrong or not (trouble := (yield from self._control_plane_trouble(self.cluster))):
+            return proof
+        return replace(proof, wrong=(Mismatch("the control plane", "healthy", trouble),))
 
     def _host_patience(self) -> Patience:
         """Return how long to wait for a host that may be rebooting: a power cut announces nothing."""
@@ -447,7 +437,6 @@ class Phases(Transacting):
         self.say(phase, [str(mismatch) for mismatch in wrong])
 
     def _reconsider(self) -> Steps[Outcome | None]:
-        """Look again at a held node."""
         status = yield from self._status(self.record.transaction)
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
@@ -471,7 +460,6 @@ class Phases(Transacting):
         return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: {_CORDON_AGAIN}")
 
     def _has_begun(self) -> Steps[bool]:
-        """Whether anything may have been changed on the node."""
         if self.record.phase is not Phase.APPLYING:
             return self.record.touched
         status = yield from self._status(self.record.transaction)

@@ -401,7 +401,8 @@ def uncordon(cluster: Cluster, record: Record, ending: Ending, reason: str) -> t
         node = cluster.node(record.node)
         lease = cluster.lease(record.lease.name)
         ended = read_ended(lease, node)
-        if ended is not None and _how(ended) == (record.runner, ending, reason):
+        how = (ended.runner, ended.ending, ended.reason) if ended is not None else None
+        if ended is not None and how == (record.runner, ending, reason):
             return node, ended  # done already: only the answer was lost
         record_now = require_ours(lease, record)
         if node.uid != record.uid:
@@ -450,10 +451,6 @@ def _mark(record: Record) -> str:
     return f"{record.lease.name} {record.mark}"
 
 
-def _how(record: Record) -> tuple[str, Ending | None, str]:
-    return record.runner, record.ending, record.reason
-
-
 def _put(cluster: Cluster, record: Record) -> Record:
     """Write a record of a roll-out in progress to its Lease as it was read; raises ConflictError."""
     labels = {name: value for name, value in record.lease.labels.items() if name != ENDED}
@@ -463,7 +460,6 @@ def _put(cluster: Cluster, record: Record) -> Record:
 
 
 def _end(cluster: Cluster, record: Record) -> Record:
-    """Write a record that has ended; raises ConflictError."""
     annotations = {name: value for name, value in record.lease.annotations.items() if name != ABORT}
     lease = replace(
         record.lease,

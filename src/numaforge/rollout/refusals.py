@@ -1,6 +1,6 @@
 """The hosts that a roll-out refuses from the beginning, and why; it continues with the others."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from numaforge.machine.topology.trays import NODE_LISTS, Disagreement, disagreements
 from numaforge.rollout.budget import Budget, outside_the_pool
@@ -32,7 +32,7 @@ def refusals(
     joined = [needs for needs in survey.needs if needs.joined]
     unreadable = {needs.host: needs.unreadable for needs in survey.needs if needs.unreadable}
     return {
-        **_of_no_pool(cluster, nodes, leases, joined, budget),
+        **_of_no_pool(cluster, nodes, leases, survey, budget),
         **{host: unreadable_refusal(why) for host, why in not_readable(cluster, unreadable).items()},
         **{needs.host: why for needs in survey.needs if (why := _refusal_of(needs, nodes))},
         **claimed_twice({needs.host: needs.node for needs in joined}),
@@ -44,17 +44,12 @@ def _of_no_pool(
     cluster: Cluster,
     nodes: Mapping[str, ClusterNode],
     leases: Mapping[str, Lease],
-    joined: Sequence[HostNeeds],
+    survey: Survey,
     budget: Budget,
 ) -> dict[str, str]:
     """Return hosts that no budget covers or the control plane needs, but those in a roll-out already."""
-    begun = unfinished(leases.values())
-    changing = {
-        needs.host: nodes[needs.node]
-        for needs in joined
-        if needs.node in nodes and needs.node not in begun
-        if needs.changes or needs.drains(nodes[needs.node], leases.get(needs.node))
-    }
+    begun = [needs for needs in _to_begin(survey, nodes, leases) if needs.joined and needs.node in nodes]
+    changing = {needs.host: nodes[needs.node] for needs in begun}
     if not changing:
         return {}
     pool = {node.name for node in cluster.nodes(budget.pool)}
@@ -70,6 +65,20 @@ def _of_no_pool(
             if outage := refused_outage(control_plane, node.name):
                 reasons[host] = outage
     return reasons
+
+
+def _to_begin(
+    survey: Survey, nodes: Mapping[str, ClusterNode], leases: Mapping[str, Lease]
+) -> list[HostNeeds]:
+    """Return the hosts that change; a node that is already in a roll-out is finished in any case."""
+    begun = unfinished(leases.values())
+    return [
+        needs
+        for needs in survey.needs
+        if not (needs.joined and needs.node in begun)
+        if needs.changes
+        or (needs.joined and needs.node in nodes and needs.drains(nodes[needs.node], leases.get(needs.node)))
+    ]
 
 
 def unknown_node(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str:
@@ -104,14 +113,7 @@ def held_back(
     leases: Mapping[str, Lease],
 ) -> dict[str, Disagreement]:
     """Return changing hosts of cliques whose lists of IMEX nodes differ, but those in a roll-out already."""
-    begun = unfinished(leases.values())
-    changing = {
-        needs.host
-        for needs in survey.needs
-        if not (needs.joined and needs.node in begun)
-        if needs.changes
-        or (needs.joined and needs.node in nodes and needs.drains(nodes[needs.node], leases.get(needs.node)))
-    }
+    changing = {needs.host for needs in _to_begin(survey, nodes, leases)}
     return {
         host: disagreement
         for disagreement in found

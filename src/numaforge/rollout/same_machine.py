@@ -105,14 +105,13 @@ def claimed_twice(claims: Mapping[str, str]) -> dict[str, str]:
     hosts_of: dict[str, list[str]] = defaultdict(list)
     for host, node in claims.items():
         hosts_of[node].append(host)
-    return {host: _twice(node, hosts) for node, hosts in hosts_of.items() if len(hosts) > 1 for host in hosts}
-
-
-def _twice(node: str, hosts: Iterable[str]) -> str:
-    return (
-        f"{_listed(sorted(hosts))} say that each of them is the node {node}: remove all but one from the "
-        "inventory, or find out why the others say so"
-    )
+    return {
+        host: f"{_listed(sorted(hosts))} say that each of them is the node {node}: remove all but one from "
+        "the inventory, or find out why the others say so"
+        for node, hosts in hosts_of.items()
+        if len(hosts) > 1
+        for host in hosts
+    }
 
 
 def _addresses(texts: Iterable[str]) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -1,4 +1,4 @@
-"""Shards: an inventory divided among several processes, which go through it as one roll-out.
+"""The stages of a roll-out, and its shards: an inventory divided among processes, which go through it as one.
 
 Each shard is a separate roll-out with its own Lease, which has its progress. From the Leases of the others it
 learns whether the canaries have succeeded, and how many nodes have failed. All share the slots.
@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Self
 
 from numaforge.lib.errors import NumaforgeError
-from numaforge.rollout.stages import Stage
 
 SHARD = "NUMAFORGE_SHARD"
 """The environment variable with the shard of a pyinfra run."""
@@ -22,6 +22,23 @@ FAR = "shard"
 
 _TEXT = re.compile(r"(?:(?P<index>\d+)|\$\{?(?P<variable>\w+)\}?)/(?P<count>\d+)", re.ASCII)
 _PART = re.compile(r"(?P<rollout>.+)\.(?P<index>\d+)-of-(?P<count>\d+)", re.ASCII)
+
+
+class Stage(StrEnum):
+    """What a change requires of a host's pods, in the order of the stages: first where no pod runs.
+
+    A failed change costs a worker's pods, but the whole cluster on a control-plane node: these come last.
+    """
+
+    DRAINED = "drained"  # pods leave the node: it takes a slot of the budget
+    IN_PLACE = "in-place"  # a node of the cluster whose pods stay
+    OUTSIDE = "outside"  # a host that is no Node of the cluster
+    CONTROL_PLANE = "control-plane"  # a node of the control plane, drained or not: one at a time
+
+    @property
+    def turn(self) -> int:
+        """The stage's place in the order."""
+        return list(Stage).index(self)
 
 
 @dataclass(frozen=True)
@@ -170,13 +187,10 @@ class Shards:
         hosts left only shrinks, and a shard that sees an older set takes no more than with a newer one: the
         parts together never exceed the limit.
         """
-        ended = {index for index, far in progress.items() if _hosts_left(far, stage) == 0}
+        of_stage = {index: far.stages[stage] for index, far in progress.items() if stage in far.stages}
+        ended = {index for index, far in of_stage.items() if far.hosts_left == 0}
         at_work = sorted((self.present | {self.shard.index}) - ended)
         return -(-(limit - at_work.index(self.shard.index)) // len(at_work))
-
-
-def _hosts_left(far: ShardProgress, stage: Stage) -> int | None:
-    return far.stages[stage].hosts_left if stage in far.stages else None
 
 
 def _refused(where: str, text: str, why: str) -> NumaforgeError:

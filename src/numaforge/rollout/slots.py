@@ -4,7 +4,7 @@ A slot belongs to a node from before its cordon until after its uncordon, whiche
 that process dies, the node keeps its slot: no other node gets it, and the runner that resumes takes it over.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
@@ -184,7 +184,8 @@ def release(cluster: Cluster, slot: Slot) -> None:
 
     def change() -> None:
         if (lease := _unless_taken(cluster, slot)) is not None:
-            cluster.put_lease(replace(lease, holder="", annotations=_without_node(lease.annotations)))
+            others = {key: text for key, text in lease.annotations.items() if key not in (NODE, NODE_UID)}
+            cluster.put_lease(replace(lease, holder="", annotations=others))
 
     retried(change, where=slot.lease.name)
 
@@ -213,8 +214,10 @@ def _try(
     own_slot = next((slot for slot in slots if _is_of(slot, node)), None)
     if own_slot is not None and own_slot.runner != runner and not watch.tells_dead(own_slot.lease):
         return _Wait(f"{own_slot.runner} is at work on it")
-    if not resumes and pool.outside(node):
-        _require_in_pool(cluster, node, cached_pool.pool(now=True), own_slot)
+    if not resumes and pool.outside(node) and (outside := cached_pool.pool(now=True).outside(node)):
+        if own_slot is not None:
+            release(cluster, own_slot)
+        raise NoSlotError(outside, where=node.name)
     takes_out = takes_again and node.name in pool.nodes if resumes else own_slot is None
     if takes_out and (reason := _why_not(pool, slots, leases, node)):
         return _Wait(reason, takes_again)
@@ -232,14 +235,6 @@ def _try(
         release(cluster, slot)
         return _Wait(reason)
     return slot, node
-
-
-def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own_slot: Slot | None) -> None:
-    """Raise NoSlotError for a node that no budget covers, and release the slot that it may hold."""
-    if outside := pool.outside(node):
-        if own_slot is not None:
-            release(cluster, own_slot)
-        raise NoSlotError(outside, where=node.name)
 
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
@@ -268,10 +263,6 @@ def _free(leases: Iterable[Lease], slots: Iterable[Slot]) -> Lease:
 def _put(cluster: Cluster, lease: Lease, node: ClusterNode, runner: str) -> Slot:
     annotations = {**lease.annotations, NODE: node.name, NODE_UID: node.uid}
     return Slot(cluster.put_lease(replace(lease, holder=runner, annotations=annotations)))
-
-
-def _without_node(annotations: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in annotations.items() if name not in (NODE, NODE_UID)}
 
 
 class RenewedSlot:

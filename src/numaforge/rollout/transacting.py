@@ -127,9 +127,7 @@ class Transacting(ABC):
         """Retry until there is an answer; a host that may be rebooting gets more time."""
         seconds = self.settings.unreachable_timeout
         return patiently(
-            call,
-            tell=self._waits,
-            patience_seconds=max(seconds, self.away_seconds) if reboots else seconds,
+            call, tell=self._waits, patience_seconds=max(seconds, self.away_seconds) if reboots else seconds
         )
 
 
@@ -150,7 +148,6 @@ class HostChange(Transacting):
     def _other_machine(
         self, cluster: Cluster, node: ClusterNode, *, rebooted: bool = False
     ) -> Steps[str | None]:
-        """Return why the host is not the node's machine, None where it is."""
         host = yield from self._ask(self.machine.identity)
         access = self.machine.access()
         return other_machine(node, host, rebooted=rebooted) or (

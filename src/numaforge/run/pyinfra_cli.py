@@ -29,7 +29,7 @@ from numaforge.machine.snapshot.capture import script
 from numaforge.report.terminal import remark
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
-from numaforge.rollout.shards import Shard, shard_here
+from numaforge.rollout.shards import shard_here
 from numaforge.run.hosts.connect_errors import connect_error
 from numaforge.run.hosts.connector import ask_for, use_own_connectors
 from numaforge.run.hosts.failures import tell_refused
@@ -174,7 +174,9 @@ def connect_all(state: State) -> None:
 def introduce(state: State) -> None:
     """Record this shard's hosts, their inventory's roll-out data, and how each is reached."""
     hosts = hosts_of(state)
-    shard, present = _shard(), []
+    with _without_traceback():
+        shard = shard_here()
+    present = []
     if shard is not None:
         canaries = {name for host in hosts for name in _canaries(host)}
         present = sorted({shard.of(host.name, canaries) for host in hosts})
@@ -186,12 +188,6 @@ def introduce(state: State) -> None:
     events.record("inventory", "", hosts=locations, shards=present, why=why, notices=odd)
     if os.environ.get(events.CONNECTIONS):
         events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
-
-
-def _shard() -> Shard | None:
-    """Return the shard that the environment names."""
-    with _without_traceback():
-        return shard_here()
 
 
 @contextmanager

@@ -93,7 +93,7 @@ class VerifiedNode:
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
         """The host's plan, or the error of a missing one."""
-        return _or_reason(self._read_plan)
+        return _or_reason(lambda: _plan(self._run(bundle.read_script([PLAN_PATH]))))
 
     def read(self) -> None:
         """Read everything from the host, so that no test has to wait."""
@@ -120,14 +120,8 @@ class VerifiedNode:
 
     @cached_property
     def _live_or_reason(self) -> Live | NumaforgeError:
-        return _or_reason(self._read_live)
-
-    def _read_plan(self) -> NodePlan:
-        return _plan(self._run(bundle.read_script([PLAN_PATH])))
-
-    def _read_live(self) -> Live:
         known = planned_texts(self.plan)
-        return read_live(self._run(probe(self.plan, known)), self.plan, known)
+        return _or_reason(lambda: read_live(self._run(probe(self.plan, known)), self.plan, known))
 
     def prove(self, script: str) -> str:
         """Run a script as root, return its output; skips without its program, fails where it fails."""

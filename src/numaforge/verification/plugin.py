@@ -25,26 +25,27 @@ _NODES = pytest.StashKey[list[VerifiedNode]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("numaforge").addoption(
+    group = parser.getgroup("numaforge")
+    group.addoption(
         "--reach", metavar="FILE", help="the hosts, as numaforge writes them; testinfra's --hosts, otherwise"
     )
-    parser.getgroup("numaforge").addoption(
+    group.addoption(
         "--kubeconfig",
         metavar="FILE",
         help="also compare the running kubelet's /configz and the node's Allocatable, through this cluster",
     )
-    parser.getgroup("numaforge").addoption(
+    group.addoption(
         "--roles",
         metavar="NAMES",
         help="check only the promises of these roles, such as topology,kubelet after deploys/kubelet.py",
     )
-    parser.getgroup("numaforge").addoption(
+    group.addoption(
         "--active",
         choices=ACTIVE,
         help="also put traffic on RDMA ports: loopback sends each port's messages to itself; bandwidth "
         "measures, on drained nodes only",
     )
-    parser.getgroup("numaforge").addoption(
+    group.addoption(
         "--drained",
         action="store_true",
         help="confirm that no workload runs on these hosts; otherwise --kubeconfig checks",

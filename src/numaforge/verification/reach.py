@@ -2,19 +2,19 @@
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import testinfra
-from paramiko import Channel, SSHClient, SSHException
+from paramiko import SSHClient, SSHException, Transport
 from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host
 
-from numaforge.lib.bounded import Allowance, TooMuchOutputError
+from numaforge.lib.bounded import Allowance
 from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.ssh import DATA, Login, ask_openssh, connect, destination_of
 
@@ -99,61 +99,32 @@ class _SshBackend(BaseBackend):  # type: ignore[misc] # testinfra has no types
         transport = self._client.get_transport()
         if transport is None:
             raise HostUnreachableError("the connection was cut")
-        with transport.open_session(timeout=self._silent_seconds) as channel:
+        opened = transport.open_session(timeout=self._silent_seconds)
+        with ThreadPoolExecutor(1) as pool, opened as channel:  # closing the channel ends the thread
             channel.exec_command(words)
+            channel.settimeout(self._silent_seconds)
             allowance = Allowance()
-            errors = _Reader(channel.recv_stderr, allowance)
-            output = self._read(channel, allowance)
-            code, err = channel.recv_exit_status(), errors.all()
+            errors = pool.submit(_received, channel.recv_stderr, allowance, lambda: None)
+            output = _received(channel.recv, allowance, partial(self._see_alive, transport))
+            code, err = channel.recv_exit_status(), errors.result()
         if code < 0:
             raise HostUnreachableError("the connection was cut")
         return code, output, err
 
-    def _read(self, channel: Channel, allowance: Allowance) -> bytes:
-        channel.settimeout(self._silent_seconds)
-        parts: list[bytes] = []
-        while True:
-            try:
-                part = channel.recv(_CHUNK)
-            except TimeoutError:
-                self._see_alive(channel)
-                continue
-            if not part:
-                return b"".join(parts)
-            parts.append(allowance.spend(part))
-
-    def _see_alive(self, channel: Channel) -> None:
+    def _see_alive(self, transport: Transport) -> None:
         """Raise SSHException where the host opens no other channel, either."""
-        channel.get_transport().open_session(timeout=self._silent_seconds).close()
+        transport.open_session(timeout=self._silent_seconds).close()
 
 
-class _Reader(threading.Thread):
-    """Reads what a command complains of while its output is read: both share SSH's window."""
-
-    def __init__(self, receive: Callable[[int], bytes], allowance: Allowance) -> None:
-        super().__init__(daemon=True)
-        self._receive = receive
-        self._allowance = allowance
-        self._read = bytearray()
-        self._refused: TooMuchOutputError | None = None
-        self.start()
-
-    def run(self) -> None:
+def _received(receive: Callable[[int], bytes], allowance: Allowance, in_silence: Callable[[], None]) -> bytes:
+    """Return all that a channel sends on one of its streams, which share SSH's window."""
+    parts: list[bytes] = []
+    while True:
         try:
-            while True:
-                try:
-                    part = self._receive(_CHUNK)
-                except TimeoutError:
-                    continue
-                if not part:
-                    return
-                self._read += self._allowance.spend(part)
-        except TooMuchOutputError as error:
-            self._refused = error
-
-    def all(self) -> bytes:
-        """Return all of it; raises TooMuchOutputError."""
-        self.join()
-        if self._refused is not None:
-            raise self._refused
-        return bytes(self._read)
+            part = receive(_CHUNK)
+        except TimeoutError:
+            in_silence()
+            continue
+        if not part:
+            return b"".join(parts)
+        parts.append(allowance.spend(part))

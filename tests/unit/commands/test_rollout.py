@@ -23,9 +23,8 @@ from numaforge.rollout.names import ENDED
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import ABORT, RECORD
 from numaforge.rollout.runner import this_runner
-from numaforge.rollout.shards import FAR, shard_of
+from numaforge.rollout.shards import FAR, Stage, shard_of
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
-from numaforge.rollout.stages import Stage
 from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
 from tests.fixtures.processes import Hold, gone_within, writing_below
 from tests.fixtures.tables import cases

@@ -15,12 +15,12 @@ from numaforge.rollout.shards import (
     Shard,
     ShardProgress,
     Shards,
+    Stage,
     StageProgress,
     is_part_of,
     shard_here,
     shard_of,
 )
-from numaforge.rollout.stages import Stage
 from tests.fixtures.memory_machine import Trouble
 from tests.fixtures.rollout_world import Watched, out_at_once
 from tests.fixtures.tables import cases

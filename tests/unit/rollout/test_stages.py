@@ -13,8 +13,7 @@ from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, i
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.lead import take_lead
 from numaforge.rollout.record import Ending
-from numaforge.rollout.shards import Shard, ShardProgress, Shards, StageProgress
-from numaforge.rollout.stages import Stage
+from numaforge.rollout.shards import Shard, ShardProgress, Shards, Stage, StageProgress
 from tests.fixtures.memory_cluster import ZONE
 from tests.fixtures.memory_machine import Trouble
 from tests.fixtures.rollout_world import SETTINGS, World

@@ -19,10 +19,7 @@ from numaforge.roles.mig import drift as mig
 _SAVED = "/etc/numaforge/plan.json"
 
 
-DRIFT = sorted(
-    (*machine.DRIFT, *kernel_files.DRIFT, *kubelet.DRIFT, *mig.DRIFT),
-    key=attrgetter("id"),
-)
+DRIFT = sorted((*machine.DRIFT, *kernel_files.DRIFT, *kubelet.DRIFT, *mig.DRIFT), key=attrgetter("id"))
 """The rules about a saved plan, by id."""
 
 
@@ -66,7 +63,6 @@ def _scope(rule: DriftRule) -> Scope:
 
 
 def _of_machine(rule: DriftRule) -> MachineRule:
-    """Return the rule as a rule about machines, with the plan saved on each."""
 
     def look(machine: NodeTopology) -> Iterable[Seen]:
         return rule.look(machine, _plan(machine))

@@ -29,10 +29,4 @@ def _contested(machine: NodeTopology) -> Iterator[Seen]:
 
 CONTESTED = machine_rule("NH203", _plan_on_host, _contested)
 
-RULES = (
-    *system.RULES,
-    *packages.RULES,
-    CONTESTED,
-    *containerd.RULES,
-    *device_plugins.RULES,
-)
+RULES = (*system.RULES, *packages.RULES, CONTESTED, *containerd.RULES, *device_plugins.RULES)

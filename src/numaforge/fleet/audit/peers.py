@@ -51,7 +51,9 @@ def unusual_of(make: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, 
         values_of = {name: facts[rule.id] for name, facts in make.items() if rule.id in facts}
         unusual: dict[str, list[Unusual]] = {}
         for location in dict.fromkeys(location for values in values_of.values() for location in values):
-            value_of = _values_at(values_of, location, complete=rule.id in _COMPLETE)
+            absent = "none" if rule.id in _COMPLETE else None
+            found = {name: values.get(location, absent) for name, values in values_of.items()}
+            value_of = {name: value for name, value in found.items() if value is not None}
             usual = _usual(rule, list(value_of.values()))
             if usual is not None:
                 for name, value in value_of.items():
@@ -60,12 +62,6 @@ def unusual_of(make: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, 
         for name, several in unusual.items():
             unusual_facts.setdefault(name, {})[rule.id] = tuple(several)
     return unusual_facts
-
-
-def _values_at(values_of: Mapping[str, Values], location: str, *, complete: bool) -> dict[str, str | Spread]:
-    if complete:
-        return {name: values.get(location, "none") for name, values in values_of.items()}
-    return {name: values[location] for name, values in values_of.items() if location in values}
 
 
 def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:

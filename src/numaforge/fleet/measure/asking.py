@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from numaforge.fleet.audit.makes import make_of
-from numaforge.fleet.measure.kinds import KINDS
-from numaforge.fleet.measure.record import MEASURED_PATH, MEASUREMENT, Figure, Measurement, NotMeasured
-from numaforge.fleet.measure.tasks import TOOLS, CpuSplit, Effort, MeasureTask, Missing
+from numaforge.fleet.measure.record import KINDS, MEASURED_PATH, MEASUREMENT, Figure, Measurement, NotMeasured
+from numaforge.fleet.measure.tasks import TOOLS, CpuSplit, Effort, MeasureTask
 from numaforge.lib import shell
 from numaforge.lib.cpulist import parse_cpulist
 from numaforge.lib.framing import Answer, asking
@@ -84,7 +83,7 @@ def pod_roots(machine: NodeTopology) -> tuple[str, ...]:
 def run_script(tasks: Sequence[MeasureTask], effort: Effort) -> str:
     """Return the script that runs each command as often as asked, sequentially, in one round trip."""
     calls = [
-        shell.call("run_one", [f"{index}.{run}", str(task.seconds), _cpus(task), *_words(task)])
+        shell.call("run_one", [f"{index}.{run}", str(task.seconds), *_load_and_words(task)])
         for index, task in enumerate(tasks)
         for run in range(effort.runs)
     ]
@@ -96,15 +95,12 @@ def run_script(tasks: Sequence[MeasureTask], effort: Effort) -> str:
     )
 
 
-def _cpus(task: MeasureTask) -> str:
-    return " ".join(map(str, sorted(task.load)))
-
-
-def _words(task: MeasureTask) -> tuple[str, ...]:
+def _load_and_words(task: MeasureTask) -> tuple[str, ...]:
+    load = " ".join(map(str, sorted(task.load)))
     if not task.function:
-        return task.words
+        return (load, *task.words)
     functions = shell.library("verification/active", "fleet/measure/rdma")
-    return ("sh", "-c", f'{functions}"$@"\n', "sh", *task.words)
+    return (load, "sh", "-c", f'{functions}"$@"\n', "sh", *task.words)
 
 
 def longest_seconds(tasks: Iterable[MeasureTask], effort: Effort) -> int:
@@ -180,7 +176,6 @@ def measurement(
     readiness: Readiness,
     figures: Sequence[Figure],
     not_measured: Sequence[NotMeasured],
-    missing: Sequence[Missing],
 ) -> Measurement:
     """Return the measurement in its stored form."""
     used = {figure.program for figure in figures} | {"numactl", "taskset", "timeout"}
@@ -190,20 +185,12 @@ def measurement(
         measured_at=readiness.time or "",
         kernel=machine.kernel,
         boot_id=readiness.boot_id,
-        plan=plan_fingerprint(machine),
+        plan=checksum(machine.previous_plan) if machine.previous_plan else None,
         in_use=readiness.evidence,
         programs={name: version for name, version in readiness.programs.items() if name in used},
         figures=tuple(figures),
-        not_measured=(
-            *not_measured,
-            *(NotMeasured(tools_missing.kind, "", tools_missing.why) for tools_missing in missing),
-        ),
+        not_measured=tuple(not_measured),
     )
-
-
-def plan_fingerprint(machine: NodeTopology) -> str | None:
-    """Return the checksum of the plan saved on a machine; None without one."""
-    return checksum(machine.previous_plan) if machine.previous_plan else None
 
 
 def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:

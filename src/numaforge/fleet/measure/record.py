@@ -1,9 +1,10 @@
-"""What was measured on a machine, as stored there and as programs read it."""
+"""What can be measured, what is to be, and what was measured on a machine, as stored there."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
-from numaforge.fleet.measure.kinds import KINDS, MeasuredKind
 from numaforge.lib.codec import DocumentKind, KnownKeysOnly
 from numaforge.lib.errors import NumaforgeError
 
@@ -13,6 +14,56 @@ MEASURED_PATH = "/var/lib/numaforge/measured.json"
 
 class MeasurementError(NumaforgeError):
     """A stored measurement cannot be read, or a new one cannot be taken."""
+
+
+class MeasuredKind(NamedTuple):
+    """One kind of figure. `most` exceeds any machine: a higher figure is rejected.
+
+    A figure that is not `steady` is the worst moment of a run, and varies on one machine: only ten times the
+    siblings' figure counts against a machine.
+    """
+
+    name: str
+    title: str
+    unit: str
+    most: float
+    more_is_better: bool = True
+    steady: bool = True
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        MeasuredKind("memory-bandwidth", "memory read, in order", "MB/s", 1e7),
+        MeasuredKind("memory-random", "memory read, at random", "MB/s", 1e7),
+        MeasuredKind("memory-latency", "memory latency", "ns", 1e6, more_is_better=False),
+        MeasuredKind(
+            "timer-latency", "timer latency, largest", "us", 1e8, more_is_better=False, steady=False
+        ),
+        MeasuredKind(
+            "timer-latency-loaded",
+            "timer latency, largest, load on reserved CPUs",
+            "us",
+            1e8,
+            more_is_better=False,
+            steady=False,
+        ),
+        MeasuredKind("os-noise", "time taken by the system", "%", 100.0, more_is_better=False, steady=False),
+        MeasuredKind(
+            "os-noise-loaded",
+            "time taken by the system, load on reserved CPUs",
+            "%",
+            100.0,
+            more_is_better=False,
+            steady=False,
+        ),
+        MeasuredKind("to-gpu", "host to GPU", "GB/s", 1e4),
+        MeasuredKind("from-gpu", "GPU to host", "GB/s", 1e4),
+        MeasuredKind("between-gpus", "GPU to GPU", "GB/s", 1e5),
+        MeasuredKind("rdma-write", "RDMA write", "Gb/s", 1e4),
+        MeasuredKind("all-reduce", "all-reduce, bus bandwidth", "GB/s", 1e5),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -95,3 +146,32 @@ MEASUREMENT = DocumentKind(
     error=MeasurementError,
     remedy="measure the host again: `numaforge measure INVENTORY --limit HOST`",
 )
+
+DATA = "numaforge_measure"
+"""The host data with what to measure."""
+MEASURED, KEPT = "measured", "kept"
+"""The kinds of events with a new measurement of a host, and with its saved one."""
+
+
+@dataclass(frozen=True)
+class MeasureOrder:
+    """What to measure: how long, how often, and whether on a node in use.
+
+    `drained` are cordoned Nodes with only the pods that every drain leaves. `aligned` compares one program
+    aligned and across NUMA nodes; its results are not stored.
+    """
+
+    seconds: int = 3
+    runs: int = 3
+    in_use: bool = False
+    aligned: bool = False
+    drained: tuple[str, ...] = ()
+
+    def data(self) -> tuple[str, ...]:
+        """Return it as arguments of pyinfra."""
+        return of_data(asdict(self))
+
+
+def of_data(order: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return pyinfra arguments with the host data of a measurement."""
+    return ("--data", f"{DATA}={json.dumps(order)}")

@@ -1,12 +1,11 @@
 """Each machine compared with others of its make: which is slow, and what keeps a node from service."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from numaforge.fleet.audit.makes import LEAST_SIBLINGS
-from numaforge.fleet.measure.kinds import KINDS
-from numaforge.fleet.measure.record import Figure, Measurement, OfSiblings
+from numaforge.fleet.measure.record import KINDS, Figure, Measurement, OfSiblings
 from numaforge.lib.ordering import grouped
 
 UNSTEADY_SHARE = 0.1
@@ -36,49 +35,34 @@ class Slow:
 
 def with_siblings(machines: Mapping[str, Measurement]) -> dict[str, Measurement]:
     """Return measurements, each with the medians of the others of its make: at least three of them."""
-    makes = names_by_make(machines)
-    return {
-        name: replace(
-            measured,
-            siblings=_medians([machines[sibling] for sibling in makes[measured.make] if sibling != name]),
-        )
-        for name, measured in machines.items()
-    }
+    compared, makes = {}, names_by_make(machines)
+    for name, measured in machines.items():
+        siblings = [machines[sibling] for sibling in makes[measured.make] if sibling != name]
+        values = grouped((figure.key, figure.median) for sibling in siblings for figure in sibling.figures)
+        medians = {
+            key: OfSiblings(float(f"{statistics.median(of_key):.5g}"), len(of_key))
+            for key, of_key in values.items()
+            if len(of_key) >= LEAST_SIBLINGS
+        }
+        compared[name] = replace(measured, siblings=medians)
+    return compared
 
 
 def names_by_make(machines: Mapping[str, Measurement]) -> dict[str, list[str]]:
     return grouped((measured.make, name) for name, measured in machines.items())
 
 
-def _medians(siblings: Iterable[Measurement]) -> dict[str, OfSiblings]:
-    values = grouped((figure.key, figure.median) for sibling in siblings for figure in sibling.figures)
-    return {
-        key: OfSiblings(float(f"{statistics.median(values_of_key):.5g}"), len(values_of_key))
-        for key, values_of_key in values.items()
-        if len(values_of_key) >= LEAST_SIBLINGS
-    }
-
-
 def slow_of(measured: Measurement, min_share: float = MIN_SHARE) -> tuple[Slow, ...]:
     """Return the figures of a machine that are worse than its siblings', the worst first."""
-    slow_figures = [slow for slow in _compared(measured) if slow.share < _least(slow.figure, min_share)]
-    return tuple(sorted(slow_figures, key=lambda slow: slow.share))
-
-
-def _least(figure: Figure, min_share: float) -> float:
-    kind = figure.of_kind
-    return min_share if kind is None or kind.steady else min(min_share, UNSTEADY_SHARE)
-
-
-def _compared(measured: Measurement) -> Iterator[Slow]:
+    slow_figures = []
     for figure in measured.figures:
         of, kind = measured.siblings.get(figure.key), figure.of_kind
-        if of is None or kind is None or not of.median:
+        if of is None or kind is None or not of.median or not (kind.more_is_better or figure.median):
             continue
-        if kind.more_is_better:
-            yield Slow(figure, of, figure.median / of.median)
-        elif figure.median:
-            yield Slow(figure, of, of.median / figure.median)
+        share = figure.median / of.median if kind.more_is_better else of.median / figure.median
+        if share < (min_share if kind.steady else min(min_share, UNSTEADY_SHARE)):
+            slow_figures.append(Slow(figure, of, share))
+    return tuple(sorted(slow_figures, key=lambda slow: slow.share))
 
 
 def outliers_first(machines: Mapping[str, Measurement], min_share: float = MIN_SHARE) -> list[str]:
@@ -109,7 +93,6 @@ def why_held(measured: Measurement | None, min_share: float, command: str) -> tu
 
 
 def _lacking(measured: Measurement, command: str) -> Iterator[str]:
-    """Yield the figures that siblings have and this machine lacks."""
     measured_keys = {figure.key for figure in measured.figures}
     why = {gap.kind: gap.why for gap in measured.not_measured}
     for key, of in measured.siblings.items():

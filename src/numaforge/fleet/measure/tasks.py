@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from numaforge.fleet.measure.record import NotMeasured
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.machine import measure_outputs as outputs
 from numaforge.machine.topology.model import Gpu, NodeTopology, NumaNode, RdmaDevice, RdmaPort
@@ -30,6 +31,10 @@ class Tool(NamedTuple):
 
 TIMERLAT, OSNOISE = "timerlat tracer", "osnoise tracer"
 """The kernel tracers that rtla reads; without them it cannot run."""
+
+_TIMERLAT = "rtla timerlat top -c {cpus} -d {seconds}s -q"
+_OSNOISE = "rtla osnoise top -c {cpus} -d {seconds}s -q"
+_CYCLICTEST = "cyclictest -q -m -p 95 -a {cpus} -t {count} -D {seconds}"
 
 TOOLS = {
     tool.name: tool
@@ -74,13 +79,6 @@ class MeasureTask:
     function: bool = False
 
 
-class Missing(NamedTuple):
-    """A figure that no program here can take, and why."""
-
-    kind: str
-    why: str
-
-
 class CpuSplit(NamedTuple):
     """The CPUs for pods, and the reserved ones, by the plan; without one, all are for pods."""
 
@@ -97,11 +95,11 @@ class Effort(NamedTuple):
 
 def tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
-) -> tuple[list[MeasureTask], list[Missing]]:
+) -> tuple[list[MeasureTask], list[NotMeasured]]:
     """Return what is measured on a machine, and what is not because a program is missing."""
     present = {*programs}
     chosen: list[MeasureTask] = []
-    missing: list[Missing] = []
+    missing: list[NotMeasured] = []
     for choices in _choices(machine, split, effort):
         able = next(
             (choice for choice in choices if all({*one.needs, one.program} <= present for one in choice)),
@@ -111,7 +109,7 @@ def tasks(
             chosen += able
         else:
             names = [" and ".join(_lacking(choice, present)) for choice in choices if choice]
-            missing.append(Missing(choices[0][0].kind, f"there is no {', no '.join(names)}"))
+            missing.append(NotMeasured(choices[0][0].kind, "", f"there is no {', no '.join(names)}"))
     return chosen, missing
 
 
@@ -135,8 +133,12 @@ def _choices(machine: NodeTopology, split: CpuSplit, effort: Effort) -> Iterator
         yield [[_mlc("memory-latency", "--latency_matrix", outputs.mlc_latency)]]
     if split.pods:
         for busy in (frozenset[int](), split.reserved) if split.reserved else (frozenset[int](),):
-            yield [[_timerlat(split, busy, effort)], [_cyclictest(split, busy, effort)]]
-            yield [[_osnoise(split, busy, effort)]]
+            on_pods = split, busy, effort
+            yield [
+                [_of_pods("timer-latency", _TIMERLAT, outputs.rtla_timerlat, *on_pods, TIMERLAT)],
+                [_of_pods("timer-latency", _CYCLICTEST, outputs.cyclictest, *on_pods)],
+            ]
+            yield [[_of_pods("os-noise", _OSNOISE, outputs.rtla_osnoise, *on_pods, OSNOISE)]]
     yield from _gpu_choices(machine)
     ports = _ports(machine)
     if ports:
@@ -206,8 +208,19 @@ def across(node: NumaNode, memory: NumaNode) -> str:
     return f"NUMA node {node.id}" if node.id == memory.id else f"NUMA node {node.id} to {memory.id}"
 
 
-def _bound(cpus: Iterable[int], memory: NumaNode) -> tuple[str, ...]:
-    return ("numactl", f"--physcpubind={format_cpulist(cpus)}", f"--membind={memory.id}")
+def _bound_to(
+    cpus: Iterable[int],
+    node: NumaNode,
+    memory: NumaNode,
+    kind: str,
+    command: str,
+    read: outputs.Reader,
+    seconds: int,
+) -> MeasureTask:
+    """Return a command on CPUs of one NUMA node, with memory of another."""
+    words = command.split()
+    bound = ("numactl", f"--physcpubind={format_cpulist(cpus)}", f"--membind={memory.id}", *words)
+    return MeasureTask(kind, across(node, memory), words[0], bound, read, seconds, ("numactl",))
 
 
 def _sysbench(
@@ -219,89 +232,44 @@ def _sysbench(
     block, scope = (
         (block_mib(machine, node, memory, len(cpus)), "local") if order == "seq" else (one, "global")
     )
-    words = (
-        *_bound(cpus, memory),
-        "sysbench",
-        "memory",
-        f"--threads={len(cpus)}",
-        f"--memory-block-size={block}M",
-        "--memory-total-size=1000T",
-        f"--memory-scope={scope}",
-        "--memory-oper=read",
-        f"--memory-access-mode={order}",
-        f"--time={effort.seconds}",
-        "run",
+    command = (
+        f"sysbench memory --threads={len(cpus)} --memory-block-size={block}M --memory-total-size=1000T "
+        f"--memory-scope={scope} --memory-oper=read --memory-access-mode={order} --time={effort.seconds} run"
     )
-    kind, grace = (
-        ("memory-bandwidth", _GRACE_SECONDS) if order == "seq" else ("memory-random", _BLOCK_SECONDS)
-    )
-    seconds = effort.seconds + grace
-    return MeasureTask(
-        kind, across(node, memory), "sysbench", words, outputs.sysbench_memory, seconds, ("numactl",)
-    )
+    kind = "memory-bandwidth" if order == "seq" else "memory-random"
+    seconds = effort.seconds + (_GRACE_SECONDS if order == "seq" else _BLOCK_SECONDS)
+    return _bound_to(cpus, node, memory, kind, command, outputs.sysbench_memory, seconds)
 
 
 def _stress_ng(
     machine: NodeTopology, split: CpuSplit, node: NumaNode, memory: NumaNode, effort: Effort
 ) -> MeasureTask:
-    cpus = pod_cpus(machine, split, node)
-    words = (
-        *_bound(cpus, memory),
-        "stress-ng",
-        "--memrate",
-        str(len(cpus)),
-        "--memrate-bytes",
-        f"{block_mib(machine, node, memory, len(cpus))}M",
-        "--metrics-brief",
-        "-t",
-        str(max(effort.seconds, _MEMRATE_SECONDS)),
-    )
-    seconds = max(effort.seconds, _MEMRATE_SECONDS) + _GRACE_SECONDS
-    label = across(node, memory)
-    return MeasureTask(
-        "memory-bandwidth", label, "stress-ng", words, outputs.stress_ng_memrate, seconds, ("numactl",)
-    )
+    cpus, seconds = pod_cpus(machine, split, node), max(effort.seconds, _MEMRATE_SECONDS)
+    block = block_mib(machine, node, memory, len(cpus))
+    command = f"stress-ng --memrate {len(cpus)} --memrate-bytes {block}M --metrics-brief -t {seconds}"
+    read, limit = outputs.stress_ng_memrate, seconds + _GRACE_SECONDS
+    return _bound_to(cpus, node, memory, "memory-bandwidth", command, read, limit)
 
 
 def _mlc(kind: str, matrix: str, read: outputs.Reader) -> MeasureTask:
     return MeasureTask(kind, "", "mlc", ("mlc", matrix), read, _GPU_SECONDS)
 
 
-def _timerlat(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
-    words = _rtla("timerlat", split, effort)
-    return _of_pods("timer-latency", words, outputs.rtla_timerlat, split, busy, effort, TIMERLAT)
-
-
-def _osnoise(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
-    words = _rtla("osnoise", split, effort)
-    return _of_pods("os-noise", words, outputs.rtla_osnoise, split, busy, effort, OSNOISE)
-
-
-def _rtla(tracer: str, split: CpuSplit, effort: Effort) -> tuple[str, ...]:
-    return ("rtla", tracer, "top", "-c", format_cpulist(split.pods), "-d", f"{effort.seconds}s", "-q")
-
-
-def _cyclictest(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
-    cpus, seconds = format_cpulist(split.pods), str(effort.seconds)
-    words = ("cyclictest", "-q", "-m", "-p", "95", "-a", cpus, "-t", str(len(split.pods)), "-D", seconds)
-    return _of_pods("timer-latency", words, outputs.cyclictest, split, busy, effort)
-
-
 def _of_pods(
     kind: str,
-    words: tuple[str, ...],
+    command: str,
     read: outputs.Reader,
     split: CpuSplit,
     busy: frozenset[int],
     effort: Effort,
     *tracer: str,
 ) -> MeasureTask:
-    needs = (*tracer, "taskset") if busy else tracer
-    seconds = effort.seconds + _GRACE_SECONDS
-    label = f"CPUs {format_cpulist(split.pods)}"
-    return MeasureTask(
-        f"{kind}-loaded" if busy else kind, label, words[0], words, read, seconds, needs, load=busy
-    )
+    """Return a command on the CPUs for pods, with load on `busy` ones; {} are their list and number."""
+    cpus = format_cpulist(split.pods)
+    words = tuple(command.format(cpus=cpus, count=len(split.pods), seconds=effort.seconds).split())
+    needs, limit = (*tracer, "taskset") if busy else tracer, effort.seconds + _GRACE_SECONDS
+    kind = f"{kind}-loaded" if busy else kind
+    return MeasureTask(kind, f"CPUs {cpus}", words[0], words, read, limit, needs, load=busy)
 
 
 def _nvbandwidth(
@@ -331,14 +299,8 @@ def _ports(machine: NodeTopology) -> list[_Port]:
 def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
     device, number = sender
     receiving, other_number = receiver
-    words = (
-        "write_between",
-        device.name,
-        str(number),
-        receiving.name,
-        str(other_number),
-        str(effort.seconds),
-    )
+    ends = (device.name, str(number), receiving.name, str(other_number))
+    words = ("write_between", *ends, str(effort.seconds))
     ports = {
         f"{rdma_device.name} {port.number}": port
         for rdma_device in (device, receiving)
@@ -363,14 +325,15 @@ def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
 
 def alignment_tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
-) -> tuple[list[MeasureTask], list[Missing]]:
+) -> tuple[list[MeasureTask], list[NotMeasured]]:
     """Return a small program on CPUs for pods of one NUMA node, with memory there, then on the farthest."""
     present = {*programs}
     pairs = list(_node_pairs(machine, split))
     first = next((node for node, memory in pairs if node.id == memory.id), None)
     far = [memory for node, memory in pairs if first and node.id == first.id and memory.id != first.id]
     if first is None or not far:
-        return [], [Missing("memory-bandwidth", "the machine has no second NUMA node with CPUs and memory")]
+        why = "the machine has no second NUMA node with CPUs and memory"
+        return [], [NotMeasured("memory-bandwidth", "", why)]
     tasks: list[MeasureTask] = []
     if {"numactl", "sysbench"} <= present:
         for order in ("seq", "rnd"):
@@ -381,7 +344,7 @@ def alignment_tasks(
         return tasks, []
     tools = [TOOLS[name] for name in ("numactl", "sysbench", "stress-ng") if name not in present]
     names = ", no ".join(f"{tool.name} ({tool.origin})" for tool in tools)
-    return [], [Missing("memory-bandwidth", f"there is no {names}")]
+    return [], [NotMeasured("memory-bandwidth", "", f"there is no {names}")]
 
 
 # Bits that arrive of those sent, by GT/s: 8b/10b, 128b/130b, then flits of 256 bytes with 242 of content

@@ -80,22 +80,19 @@ def show_change(
         )
 
 
-def show_beside(host: Host, sentence: str) -> None:
+def show_beside(host: Host, sentence: str, *, drains: bool = False) -> None:
     """Show what will change on a host besides its maintenance: with that, or at once."""
     if (together := overview()) is not None:
-        together.change(host, HostSummary(host.name, state="to change", sentences=(sentence,)))
+        summary = HostSummary(host.name, state="to change", sentences=(sentence,), drains=drains)
+        together.change(host, summary)
     else:
         announce(host, [sentence])
 
 
 def show_unfinished(host: Host, change: Unfinished, *, drains: bool) -> None:
     """Show the state of an unfinished earlier change; while this one is made, that it is ended first."""
-    sentence = f"{change.id}, an earlier change, is ended first" if host.state.is_executing else str(change)
-    if (together := overview()) is not None:
-        summary = HostSummary(host.name, state="to change", sentences=(sentence,), drains=drains)
-        together.change(host, summary)
-    else:
-        announce(host, [sentence])
+    ends = f"{change.id}, an earlier change, is ended first" if host.state.is_executing else str(change)
+    show_beside(host, ends, drains=drains)
 
 
 def show_progress(host: Host, change: Unfinished | None) -> None:

@@ -1,7 +1,7 @@
 """Host data in an inventory: a table of every datum, checked before any host is asked."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -106,11 +106,7 @@ def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
     mistakes = {name: _mistake(_BY_NAME[name], value) for name, value in data.items() if name in _BY_NAME}
     known_names = (*_BY_NAME, *_IN_A_RUN)
     unknown = [name for name in data if name.startswith(OURS) and name not in known_names]
-    near = {name: get_close_matches(name, known_names, n=1) for name in unknown}
-    mistakes |= {
-        name: f"is not read; {f'did you mean {close[0]}?' if close else f'known are {_our_names()}'}"
-        for name, close in near.items()
-    }
+    mistakes |= {name: _not_read(name, known_names, OURS) for name in unknown}
     mistakes |= ansible.lost_logins(data)
     return {name: message for name, message in mistakes.items() if message}
 
@@ -121,9 +117,13 @@ def not_known(name: str) -> str:
         return lost
     if not name.startswith("ssh_") or name in _BY_NAME:
         return ""
-    known_names = [datum for datum in _BY_NAME if datum.startswith("ssh_")]
-    close = get_close_matches(name, known_names, n=1)
-    return f"is not read; {f'did you mean {close[0]}?' if close else 'known are ' + ', '.join(known_names)}"
+    return _not_read(name, [datum for datum in _BY_NAME if datum.startswith("ssh_")], "ssh_")
+
+
+def _not_read(name: str, known_names: Sequence[str], prefix: str) -> str:
+    if close := get_close_matches(name, known_names, n=1):
+        return f"is not read; did you mean {close[0]}?"
+    return f"is not read; known are {', '.join(datum for datum in _BY_NAME if datum.startswith(prefix))}"
 
 
 def notices(hosts: Iterable[Host]) -> list[str]:
@@ -168,7 +168,6 @@ def _turned_on(data: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def _switches() -> frozenset[str]:
-    """Return pyinfra's boolean arguments."""
     return frozenset(name for name, kind in get_type_hints(AllArguments).items() if kind is bool)
 
 
@@ -286,7 +285,3 @@ def _mistake(datum: Datum, value: object) -> str:
 
 def _error(mistakes: Mapping[str, str]) -> HostError:
     return HostError("\n".join(f"host data {name}: {message}" for name, message in mistakes.items()))
-
-
-def _our_names() -> str:
-    return ", ".join(name for name in _BY_NAME if name.startswith(OURS))

@@ -94,7 +94,6 @@ def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> 
 
 
 def _misspelt(group: str, inventory: Inventory, groups_without_data: list[str]) -> str:
-    """Return the group meant by the name of one without hosts; "" for none."""
     if group == "all" or inventory.groups.get(group):
         return ""
     return next(iter(get_close_matches(group.lower(), groups_without_data, n=1, cutoff=_CLOSE)), "")
@@ -119,7 +118,6 @@ def noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]
 
 
 def _reason(name: str, value: object) -> str | None:
-    """Return why a name is no group with hosts."""
     if name.startswith("_"):
         return "begins with an underscore, so it is not a group" if isinstance(value, list | tuple) else None
     if isinstance(value, str):

@@ -24,8 +24,7 @@ from numaforge.fleet.measure.asking import (
     run_script,
     split_of,
 )
-from numaforge.fleet.measure.order import DATA, KEPT, MEASURED, MeasureOrder
-from numaforge.fleet.measure.record import Measurement
+from numaforge.fleet.measure.record import DATA, KEPT, MEASURED, Measurement, MeasureOrder
 from numaforge.fleet.measure.tasks import Effort, alignment_tasks, tasks
 from numaforge.kubelet_minors.flags import registered_name
 from numaforge.lib.cpulist import format_cpulist
@@ -109,7 +108,7 @@ def measured_on(host: Host, order: MeasureOrder) -> Measurement:
     chosen, missing = choose(machine, split_of(machine, _reserved(machine)), readiness.programs, effort)
     answer = as_root(host, run_script(chosen, effort), longest_seconds(chosen, effort))
     figures, refused = read_runs(answer, chosen, effort)
-    measured = measurement(machine, readiness, figures, refused, missing)
+    measured = measurement(machine, readiness, figures, [*refused, *missing])
     return measured if order.aligned else _keep(host, measured)
 
 
@@ -121,7 +120,6 @@ def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
 
 
 def _node(machine: NodeTopology) -> str | None:
-    """Return the name under which the host's kubelet registers."""
     if not machine.kubelet or not machine.hostname:
         return None
     return registered_name(machine.kubelet.flags, machine.hostname)

@@ -191,25 +191,21 @@ class Overview:
 class _Follower(BaseStateCallback):
     """Forwards pyinfra's callbacks about a host to the overview."""
 
-    @staticmethod
-    def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
-        if (mine := overview()) is not None and state.current_stage == StateStage.Connect:
-            mine.unconnected(host, connect_error(error))
+    def __init__(self, mine: Overview) -> None:
+        self._mine = mine
 
-    @staticmethod
-    def operation_host_start(_: State, host: Host, *_more: Any) -> None:
-        if (mine := overview()) is not None:
-            mine.begin(host)
+    def host_connect_error(self, state: State, host: Host, error: ConnectError) -> None:  # type: ignore[override]
+        if state.current_stage == StateStage.Connect:
+            self._mine.unconnected(host, connect_error(error))
 
-    @staticmethod
-    def operation_host_success(_: State, host: Host, *_more: Any) -> None:
-        if (mine := overview()) is not None:
-            mine.end_host(host, well=True)
+    def operation_host_start(self, _: State, host: Host, *_more: Any) -> None:  # type: ignore[override]
+        self._mine.begin(host)
 
-    @staticmethod
-    def operation_host_error(_: State, host: Host, *_more: Any) -> None:
-        if (mine := overview()) is not None:
-            mine.end_host(host, well=False)
+    def operation_host_success(self, _: State, host: Host, *_more: Any) -> None:  # type: ignore[override]
+        self._mine.end_host(host, well=True)
+
+    def operation_host_error(self, _: State, host: Host, *_more: Any) -> None:  # type: ignore[override]
+        self._mine.end_host(host, well=False)
 
 
 _overviews: list[Overview] = []
@@ -262,7 +258,7 @@ def follow(state: State) -> None:
     mine = overview()
     if mine is None:
         return
-    state.add_callback_handler(_Follower())  # type: ignore[no-untyped-call]
+    state.add_callback_handler(_Follower(mine))  # type: ignore[no-untyped-call]
     logger.addFilter(mine.heard)
     if not state.print_fact_info:  # -v
         logger.addFilter(_quiet)

@@ -7,7 +7,6 @@ has no hook for either.
 import os
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from pyinfra_cli import exceptions  # type: ignore[import-untyped]
@@ -30,7 +29,8 @@ def say_in_one_line() -> None:
 def of_file(error: Any) -> str:
     """Return what is wrong in a file that pyinfra runs, with its line."""
     mistake, name = error.exception, error.filename
-    lines = [line for frame, line in traceback.walk_tb(mistake.__traceback__) if _is_of(frame, name)]
+    frames = traceback.walk_tb(mistake.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == name]
     where = f"{name}, line {lines[-1]}" if lines else name
     return f"{where}: {type(mistake).__name__}: {mistake}"
 
@@ -61,7 +61,3 @@ def _showing(show: Callable[..., None], words: Callable[[Any], str | None]) -> C
 
     shown.in_one_line = True  # type: ignore[attr-defined]
     return shown
-
-
-def _is_of(frame: FrameType, name: str) -> bool:
-    return frame.f_code.co_filename == name

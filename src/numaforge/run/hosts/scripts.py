@@ -44,7 +44,6 @@ def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
 def _ask(
     host: Host, script_text: str, seconds: int, command: str = _SHELL, *, sudo: bool = True
 ) -> tuple[Answer, str]:
-    """Return a host's answer, and its complaint."""
     try:
         with within(host, seconds):
             if not host.connected:

@@ -103,8 +103,5 @@ def _carry_out() -> None:
             remedy="remove without_drain, or run plain pyinfra, which obeys it",
         )
     maintain(
-        name=MAINTENANCE,
-        target=target,
-        options=options,
-        led=host.data.get(f"{PLACE}_options") is not None,
+        name=MAINTENANCE, target=target, options=options, led=host.data.get(f"{PLACE}_options") is not None
     )

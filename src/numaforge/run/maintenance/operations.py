@@ -208,7 +208,6 @@ def _announce(
 
 
 def _people(transaction: Transaction | None) -> tuple[str, ...]:
-    """Return a note on people who are logged in where a change disturbs work."""
     if transaction is None or not transaction.spares or not transaction.work.users:
         return ()
     return (f"logged in meanwhile: {', '.join(transaction.work.users)}",)
@@ -236,7 +235,6 @@ def _roll_out(
 
 
 def _settle(on: Host) -> None:
-    """End a transaction that an earlier run left unfinished."""
     refuse_if_stopped()
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 

@@ -16,7 +16,7 @@ from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
-from numaforge.rollout.fleet import EXIT_CODES, FAILED
+from numaforge.rollout.fleet import EXIT_CODES, FAILED, GOOD
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.node import JustSeen, NodeRollout, Progress
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pyinfra.api import Host
 
     from numaforge.rollout.kubectl import KubectlCluster
-
-_GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 
 class _Clusters:
@@ -109,7 +107,7 @@ def roll_out(
         _clusters.failed[host.name] = outcome.ending
     if outcome.ending is not Ending.HELD:
         PyinfraMachine(host, target, None).proved()
-    if outcome.ending not in _GOOD:
+    if outcome.ending not in GOOD:
         failed = HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
         failed.exit_code = EXIT_CODES.get(outcome.ending, failed.exit_code)
         raise failed
@@ -117,7 +115,6 @@ def roll_out(
 
 
 def _in_place(host: Host, target: Target, options: RolloutOptions, role: RunRole) -> InPlaceChange:
-    """Return the change of a host whose pods stay, or that is no Node."""
     return InPlaceChange(
         host=host.name,
         machine=PyinfraMachine(host, target, None),
