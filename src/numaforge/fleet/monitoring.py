@@ -1,8 +1,4 @@
-"""The files with which Prometheus, Grafana and GPU exporters monitor planned nodes.
-
-The files lie in `templates/monitoring`. A word such as `@runbooks@` in them is a placeholder that this module
-fills.
-"""
+"""The files of `templates/monitoring` for Prometheus, Grafana and GPU exporters, with words as `@runbooks@`."""
 
 import re
 from collections.abc import Iterable

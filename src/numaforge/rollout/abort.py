@@ -30,10 +30,10 @@ _LOOK_AGAIN_SECONDS = 2.0
 
 @dataclass
 class Abort:
-    """The abort of a roll-out, requested by `who`.
+    """The abort of a roll-out, requested by `who`; `leader` leads that, "" once no process does.
 
-    `asked` holds the nodes to undo, with their records at the time of the request; `outcomes` the outcomes of
-    nodes that have ended. `leader` leads the roll-out, "" once no process does.
+    `asked` are the nodes to undo, with their records at the request, `outcomes` those of nodes that have
+    ended.
     """
 
     cluster: Cluster

@@ -191,11 +191,7 @@ class Usage:
 
 
 class CachedPool:
-    """The pool as this process last saw it, listed no more often than needed.
-
-    Slots are read every time; only other changes of nodes may be seen a few seconds late, so a runner lists
-    the pool again after taking a slot.
-    """
+    """The pool as last seen: other changes than slots may be seen a few seconds late, until one is taken."""
 
     def __init__(self, cluster: Cluster, budget: Budget, clock: Clock) -> None:
         self._cluster = cluster

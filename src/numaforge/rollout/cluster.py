@@ -196,11 +196,7 @@ class EvictionAnswer:
 
 @dataclass(frozen=True)
 class Permission:
-    """A verb on a resource ("pods", or "pods/eviction"), in one namespace or in all (None).
-
-    A resource that begins with a slash is a path of the API server ("/readyz"). `name` restricts it to one
-    object, "" for all.
-    """
+    """A verb on a resource ("pods/eviction") or a path ("/readyz"), in a namespace or all, of one `name`."""
 
     verb: str
     resource: str
@@ -231,10 +227,9 @@ class Cluster(Protocol):
         annotations: Mapping[str, str | None],
         labels: Mapping[str, str | None] | None = None,
     ) -> ClusterNode:
-        """Change a node as it was read, in one request.
+        """Change a node as it was read; raises ConflictError where it has changed, NotFoundError.
 
-        None removes an annotation or a label, and leaves `unschedulable` and `labels` unchanged. Raises
-        ConflictError where the node has changed since, NotFoundError where it is gone.
+        None removes an annotation or a label, and leaves `unschedulable` and `labels` unchanged.
         """
 
     def lift_taint(self, node: ClusterNode, key: str) -> ClusterNode:

@@ -123,11 +123,11 @@ def _answer(line: str) -> Mapping[str, Any]:
 
 
 def running_config(cluster: Cluster, node: str, read_own: OwnConfig) -> Mapping[str, Any]:
-    """Return the running configuration of the node's kubelet: read by its node, else by this login.
+    """Return the kubelet's running configuration, read by its node, else by this login.
 
-    Raises SilentKubeletError where the kubelet does not answer, possibly because the API server does not;
-    ApiUnreachableError where neither may read it now: a starting API server permits nothing for a while, and
-    a kubelet caches that for half a minute.
+    Raises SilentKubeletError where the kubelet does not answer, or the API server; ApiUnreachableError where
+    neither may read it now: a starting API server permits nothing for a while, and a kubelet caches that for
+    30 s.
     """
     try:
         return read_own()

@@ -94,10 +94,9 @@ class Continuity:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one look at a kubelet has shown; `after` is the state from now on.
+    """What one look at a kubelet has shown: `wrong` (for good if `final`), or why it shows nothing.
 
-    `no_answer` is why the look shows nothing. `booted`: the node runs in a boot not seen before. `begins`:
-    another process counts from now on. `wrong` is what is wrong, for good where it is `final`.
+    `after` is the state from now on. `booted`: in a boot not seen before. `begins`: another process counts.
     """
 
     after: Continuity

@@ -34,11 +34,10 @@ _GENERATIONS = 3
 
 @dataclass(frozen=True)
 class DrainSettings:
-    """How to drain.
+    """How to drain; without `timeout_seconds` in 10 minutes, or the longest grace period and a minute.
 
-    `timeout_seconds` None means 10 minutes, or the longest grace period on the node and a minute where that
-    is longer. `delete_empty_dir_data` and `force` (pods that nothing re-creates) permit losses. Pods that
-    `wait_for` selects (labels and their values) are left to complete by themselves.
+    `delete_empty_dir_data` and `force` (pods that nothing re-creates) permit losses. Pods that `wait_for`
+    selects (labels and their values) are left to complete by themselves.
     """
 
     timeout_seconds: float | None = None
@@ -158,8 +157,8 @@ def drain(
 ) -> Steps[tuple[Blocker, ...]]:
     """Drain a cordoned node; return the blockers left when time is up, () when it is empty.
 
-    `check` is called on every pass and raises when the drain must stop. Time while the API server is
-    unreachable does not count. Raises ApiUnreachableError where that takes too long.
+    `check` is called on every pass and raises when the drain must stop. Time without an API server does not
+    count; raises ApiUnreachableError where that takes too long.
     """
     attempts = _Attempts()
     begun = clock()

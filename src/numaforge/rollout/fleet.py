@@ -43,10 +43,10 @@ GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 @dataclass(frozen=True)
 class Member:
-    """A host of the inventory that changes, and its Node; None where it is no Node of the cluster.
+    """A host that changes, and its Node (None: outside the cluster); `drains`: its pods have to leave.
 
-    `drains`: its pods have to leave; `unfinished`: an earlier change has not ended; `control_plane`: its Node
-    belongs to the control plane. With `counts` false, it is not counted against `max_unavailable`.
+    `unfinished`: an earlier change has not ended. Without `counts`, it is not counted against
+    `max_unavailable`.
     """
 
     host: str

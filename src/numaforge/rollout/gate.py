@@ -70,9 +70,9 @@ def offered_resources(node: ClusterNode) -> dict[str, str]:
 
 
 def stale_resources(node: ClusterNode, expected: Expected) -> dict[str, str]:
-    """Return the resources that a node should no longer advertise, with their quantities: "0" is harmless.
+    """Return resources that a node should no longer advertise, with their quantities: "0" is harmless.
 
-    On a restart, a kubelet sets resources that no plugin registers to 0 and keeps their names
+    A restarted kubelet sets resources that no plugin registers to 0 and keeps their names
     (k8s-device-plugin#240); without a restart they keep their counts, and pods are scheduled for them.
     """
     return {

@@ -76,10 +76,7 @@ _Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
-    """Return the permissions that every roll-out needs, with its Leases in `namespace`.
-
-    Where nodes may not read their kubelets' running configuration, `configz.NODES_PROXY` is also needed.
-    """
+    """Return every roll-out's permissions; without nodes/configz, `configz.NODES_PROXY` is needed, too."""
     coordination = "coordination.k8s.io"
     return (
         *(Permission(verb, "nodes") for verb in ("get", "list", "patch")),
@@ -160,11 +157,7 @@ class KubectlCluster:
         self._login_read_at = 0.0
 
     def __enter__(self) -> Self:
-        """Start the proxy.
-
-        Raises NumaforgeError where there is no kubectl or no usable kubeconfig, and where the API server
-        cannot be reached or does not know the login.
-        """
+        """Start the proxy; raises NumaforgeError without kubectl, a kubeconfig, an API server or a login."""
         self._login = self._read_login()
         self._folder = Path(tempfile.mkdtemp(prefix="numaforge-"))
         try:
@@ -665,11 +658,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _own_cluster() -> str | None:
-    """Return the API server's URL where this runs in a pod, None elsewhere.
-
-    In a pod without a kubeconfig, kubectl logs in with the pod's service account, and reads the token again
-    when it is renewed.
-    """
+    """Return the API server's URL in a pod, where kubectl uses its service account; None elsewhere."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     return f"https://{host}:{port}" if host and port and SERVICE_ACCOUNT_TOKEN.exists() else None
 

@@ -1,7 +1,4 @@
-"""Labels that a plan gives to its Node: which to set, and how to restore them.
-
-A node's record keeps the value that a label had before a roll-out first set it, until that value is restored.
-"""
+"""Labels of a plan for its Node: which to set, and how to restore those from before the first roll-out."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The runs of pyinfra that a roll-out of a fleet starts: one that changes nothing, then one for each host.
 
-Each is a separate process with its own log. It continues when the process that started it dies, and writes
-its events to a file: a node that was begun is carried to its end.
+Each is a process with its own log, and events in a file, which continues when the process that started it
+dies: a node that was begun is carried to its end.
 """
 
 import json
@@ -128,10 +128,7 @@ class HostRun:
         return f"its run ended with {self.program.process.returncode}: see {self.program.log}"
 
     def _without_a_word(self) -> Outcome:
-        """Return the outcome of a run that reported none, by the node's record.
-
-        A host changed without a drain has none.
-        """
+        """Return the outcome of a run that reported none, by the record that a drained node has."""
         reason = self._refused or self._how_it_ended()
         details = () if self._refused else tail(self.program.log)
         changed = not self.member.drains and (self._begun or not self._refused)
@@ -221,10 +218,7 @@ _NEEDS = TypeAdapter(HostNeeds)
 
 
 def _needs(events: Sequence[Mapping[str, Any]], undrained: Sequence[str]) -> HostNeeds:
-    """Return what a host needs, from its events, one for each of its maintenances.
-
-    `undrained` are other operations of the deploy that change the host.
-    """
+    """Return what a host needs, from an event of each maintenance, and other changes (`undrained`)."""
     last = {"changes": True, **events[-1]}
     for flag in ("restarts", "unpins", "changes", "reboots", "unfinished"):
         last[flag] = any(event.get(flag, flag == "changes") for event in events)

@@ -7,10 +7,7 @@ from numaforge.rollout.kubectl import COMPONENT, MANAGED_BY
 
 
 def left_in_cluster(machine: NodeTopology) -> tuple[Notice, ...]:
-    """Return what a removal leaves in the cluster; nothing where a node is in no cluster, or has no plan.
-
-    The Leases have the result of each node's roll-out, and the budget that all nodes share.
-    """
+    """Return what a removal leaves in the cluster of a planned node: Leases of its roll-out and budget."""
     if machine.kubelet is None or flag_value(machine.kubelet.flags, "kubeconfig") is None:
         return ()
     if machine.previous_plan is None:

@@ -11,10 +11,9 @@ from numaforge.rollout.steps import Steps
 
 
 class Machine(Protocol):
-    """A node as its administrator reaches it.
+    """A node as its administrator reaches it; every call may raise HostUnreachableError, done or not.
 
-    Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then
-    retried: `confirm`, `proceed`, `revert`, `settle` and `void` are idempotent.
+    Each but `begin` is then retried: `confirm`, `proceed`, `revert`, `settle` and `void` are idempotent.
     """
 
     def identity(self) -> Identity:

@@ -54,10 +54,9 @@ def remember_removal(snapshot: Snapshot) -> None:
 
 
 def foreseen(answer: Answer) -> dict[str, Any]:
-    """Return the `profile` by which a host can be planned, or why it is `refused`.
+    """Return the `profile` by which a host can be planned, or why it is `refused`; its `tray`, None for none.
 
-    `changed` is the notice that GPU memory has moved since the host's earlier plan, `tray` the host in its
-    rack as planned, None where it is in none.
+    `changed` is the notice that GPU memory has moved since the host's earlier plan.
     """
     try:
         machine = read_topology(parse_output(answer))

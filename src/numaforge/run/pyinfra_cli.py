@@ -1,10 +1,8 @@
 """pyinfra's command line as numaforge uses it: an unreachable host fails alone, even without a terminal.
 
-numaforge starts `python -m numaforge.run.pyinfra_cli ARGUMENTS`, which records the hosts as `events` before
-it asks any of them. With `debug-inventory` it asks none.
-
-A run without a roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are divided between processes
-that write to the same log and the same events. A roll-out counts failures in one process.
+numaforge starts it as a module, which records the hosts as `events` before it asks any (with
+`debug-inventory`, none). Without a roll-out, its hosts may be divided between NUMAFORGE_PROCESSES processes
+with one log.
 """
 
 import gc

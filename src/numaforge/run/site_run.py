@@ -41,10 +41,7 @@ _PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|
 
 @dataclass(frozen=True)
 class Run:
-    """What to run: `limits` are hosts, patterns or groups; without any, all hosts.
-
-    `verbosity` is the level of pyinfra's `-v`; None shows only errors. `data` is host data of all hosts.
-    """
+    """What to run on the hosts of `limits`, with host `data`; `verbosity` None shows only errors."""
 
     inventory: str
     deploy: str
@@ -99,11 +96,7 @@ class SiteRun:
         (print_results if self._state.is_executing else print_meta)(self._state)
 
     def change(self) -> None:
-        """Execute the prepared operations.
-
-        After an interrupt the hosts in progress end, and no other is begun; after another one the hosts are
-        left as they are, as `hosts` describes.
-        """
+        """Execute the prepared operations; a second interrupt leaves the hosts as `hosts` describes."""
         self._state.set_stage(StateStage.Execute)
         try:
             with changes(self._tell_interrupted), _what_is_left(), self._overview.changing():
@@ -135,8 +128,7 @@ class SiteRun:
 def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
     """Connect to the hosts of a run, plan each, and yield the changes; disconnect at the end.
 
-    Without `looks` the changes are determined only while they are made, in half the time. Raises HostError
-    for an unreadable inventory or deploy, and without hosts.
+    Without `looks` the changes are determined only while they are made, in half the time. Raises HostError.
     """
     pyinfra.is_cli = True  # operations are in the order of the deploy's lines
     set_formatter(click.style)  # noqa: TID251 (pyinfra's own lines; of hosts' output: hosts/output.py)

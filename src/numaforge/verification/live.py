@@ -36,10 +36,9 @@ _AS_ROOT = shell.library("verification/as_root")
 
 @dataclass(frozen=True)
 class Live:
-    """The host as the probe found it: first lines of files by path, file states by path.
+    """The host as the probe found it: first lines of files, their states, a change that has not ended.
 
-    `said` are the probe's lines by kind: pairs of a name and its value; names may repeat. `unfinished` is a
-    change of the host that has not ended.
+    `said` are the probe's lines by kind: pairs of a name, which may repeat, and its value.
     """
 
     values: Mapping[str, str]
@@ -80,10 +79,7 @@ class Live:
 
 
 class VerifiedNode:
-    """A host under verification. Unreadable facts fail every test that needs them, with the reason.
-
-    A host without an answer is `unreachable`: its failed tests mean nothing about its state.
-    """
+    """A host under verification; what is unreadable fails its tests, which mean nothing if `unreachable`."""
 
     def __init__(self, host: Host) -> None:
         self.host = host

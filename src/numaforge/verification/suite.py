@@ -46,8 +46,8 @@ class CaseResult:
 def command(hosts: Path, *arguments: str) -> list[str]:
     """Return the command that compares hosts with their plans; `hosts` is a file of `reach.write_hosts`.
 
-    The caller's folder stays the working folder, for relative paths, but has no other effect: `-P` excludes
-    its modules, `-c` its pytest settings, `--rootdir` its conftest.py.
+    The caller's folder has no effect but for relative paths: `-P` excludes its modules, `-c` its pytest
+    settings, `--rootdir` its conftest.py.
     """
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(FOLDER / "pytest.ini"), f"--rootdir={FOLDER}"),

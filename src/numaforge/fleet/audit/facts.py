@@ -19,10 +19,9 @@ _OF_ONE_NODE = frozenset({"address", "healthzBindAddress", "providerID", "regist
 
 @dataclass(frozen=True)
 class PeerRule(Rule):
-    """A fact that machines of one make share.
+    """A fact that machines of one make share: `what`, how to `read` it, and the way out for an outlier.
 
-    `what` names it, `read` returns its values; `remedy` is the way out for an outlier. Numbers in two texts
-    that are at least `roughly` are equal within half a percent.
+    Numbers in two texts that are at least `roughly` are equal within half a percent.
     """
 
     what: str

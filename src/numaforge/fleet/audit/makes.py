@@ -15,10 +15,9 @@ LEAST_SIBLINGS = 3
 
 @dataclass(frozen=True)
 class Make:
-    """The identity of siblings: the maker's product name, models of devices, processors.
+    """The identity of siblings; `lost` marks a machine with NVIDIA's driver and no GPU.
 
-    `product` is "" where unknown. `cpus` distinguishes machines with fewer facts, and is 0 where product and
-    devices suffice. `lost` marks a machine with NVIDIA's driver and no GPU.
+    `product` is "" where unknown. `cpus` tell machines apart where that and devices do not suffice, else 0.
     """
 
     product: str

@@ -16,10 +16,7 @@ _MOST_PLACES = 4
 
 @dataclass(frozen=True)
 class Unusual:
-    """A value that differs from the siblings': of the machine, or of what `place` names.
-
-    `siblings` have the value `usual`. `devices` are the deviating ones, where only some deviate.
-    """
+    """A value unlike the `usual` one of `siblings`, of the machine or a `place`; some `devices` deviate."""
 
     place: str
     value: str
@@ -41,11 +38,7 @@ class _Usual(NamedTuple):
 
 
 def unusual_of(make: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, tuple[Unusual, ...]]]:
-    """Return the unusual values of each machine of one make, by rule; `make` has their facts by name.
-
-    A value is usual where at least three machines have it, and more than half of those where it is known: a
-    tie makes no outlier.
-    """
+    """Return each machine's unusual values, by rule; a usual one is that of most of the make, at least 3."""
     unusual_facts: dict[str, dict[str, tuple[Unusual, ...]]] = {}
     for rule in PEER_RULES:
         values_of = {name: facts[rule.id] for name, facts in make.items() if rule.id in facts}

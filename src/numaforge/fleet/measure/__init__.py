@@ -1,8 +1,4 @@
-"""A machine's performance, measured by installed programs, compared with the limits of its links.
-
-`tasks` decides what to measure, `measure.sh` runs it on the node, `outputs` reads programs' outputs, `limits`
-has the limits of links, `record` the saved document, `siblings` compares machines.
-"""
+"""A machine's performance, measured by installed programs, compared with its links and with its siblings."""
 
 from numaforge.fleet.measure.record import Figure, Measurement, MeasurementError
 

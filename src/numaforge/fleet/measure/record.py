@@ -17,10 +17,9 @@ class MeasurementError(NumaforgeError):
 
 
 class MeasuredKind(NamedTuple):
-    """One kind of figure. `most` exceeds any machine: a higher figure is rejected.
+    """One kind of figure; more than `most` is rejected.
 
-    A figure that is not `steady` is the worst moment of a run, and varies on one machine: only ten times the
-    siblings' figure counts against a machine.
+    One that is not `steady` is the worst moment of a run: only ten times the siblings' figure counts.
     """
 
     name: str
@@ -68,10 +67,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Figure(KnownKeysOnly):
-    """One thing that was measured: the median of its runs, the lowest and the highest, in the kind's unit.
-
-    `limit` is the most that the link carries, in that unit; None where the link is unknown.
-    """
+    """One thing that was measured, of several runs, in the kind's unit; `limit` is what the link carries."""
 
     kind: str
     place: str
@@ -120,10 +116,9 @@ class OfSiblings(KnownKeysOnly):
 
 @dataclass(frozen=True)
 class Measurement(KnownKeysOnly):
-    """One measurement of a machine. `make` is what its siblings share; `siblings` are by a figure's key.
+    """One measurement of a machine; `make` is what its siblings share, `siblings` are by a figure's key.
 
-    `plan` is the checksum of the node's plan, None without one. `in_use` has the signs of work on the node
-    meanwhile. `programs` are those that measured, with what they say of their version.
+    `plan` is the checksum of the node's plan, None without one. `in_use` has the signs of work on the node.
     """
 
     hostname: str | None
@@ -155,11 +150,7 @@ MEASURED, KEPT = "measured", "kept"
 
 @dataclass(frozen=True)
 class MeasureOrder:
-    """What to measure: how long, how often, and whether on a node in use.
-
-    `drained` are cordoned Nodes with only the pods that every drain leaves. `aligned` compares one program
-    aligned and across NUMA nodes; its results are not stored.
-    """
+    """What to measure, `in_use`, or on `drained` Nodes; what is measured `aligned` and not is not stored."""
 
     seconds: int = 3
     runs: int = 3

@@ -59,11 +59,10 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class MeasureTask:
-    """One command with one or several figures: its words, the reader of its output, and its limits.
+    """One command with figures: its words, the reader of its output, its limits by place.
 
-    `places` renames the reader's places; unknown ones are refused where it has any. `limits` are by place.
-    `load` are the CPUs under load at the same time. `pairs`: the command is one of the shell's functions for
-    two RDMA ports.
+    `places` renames the reader's places; unknown ones are refused where it has any. `load` are CPUs under
+    load. `function`: the command is a shell function for two RDMA ports.
     """
 
     kind: str
@@ -372,10 +371,9 @@ def gpu_limit(gpu: Gpu) -> float | None:
 
 
 def nvlink_limit(gpu: Gpu) -> float | None:
-    """Return the GB/s from a GPU to another in one direction, by its active links.
+    """Return the GB/s from a GPU to another; None if unknown: they may then reach each other over PCIe.
 
-    All links to a switch count; else those to the peer with the fewest. None where the architecture or the
-    links are unknown: GPUs may then reach each other over PCIe.
+    All links to a switch count; else those to the peer with the fewest.
     """
     per_link = _NVLINK.get((gpu.architecture or "").lower())
     if per_link is None or not gpu.nvlinks:

@@ -21,11 +21,7 @@ _NO_ROOT = {
 
 
 def detect(host: Host) -> Snapshot:
-    """Take the host's snapshot in one round trip, and learn whether its commands need sudo.
-
-    Raises HostError for a host without root rights, HostUnreachableError for one that does not answer,
-    SnapshotError for an answer that cannot be read.
-    """
+    """Take the host's snapshot; raises HostError without root, HostUnreachableError, SnapshotError."""
     return parse_output(as_root(host, script()))
 
 
@@ -37,11 +33,7 @@ def detect_for_change(host: Host) -> Snapshot:
 
 
 def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
-    """Run a read-only script as root, and learn whether the host's commands need sudo.
-
-    The limit is `seconds`, else that in the host's data. Raises HostError for a host without root rights,
-    HostUnreachableError for one that does not answer.
-    """
+    """Run a read-only script as root, and learn if commands need sudo; raises HostError without root."""
     answer = answer_of(host, script_text, seconds or datum(host, ANSWER_SECONDS), command=AS_ROOT)
     right_to_root = right(answer)
     if right_to_root == "noid":

@@ -1,7 +1,7 @@
 """Interrupts of a run: the first ends it or, while hosts are changed, only begins no other.
 
-The hosts of a run are greenlets of one process, and an interrupt arrives in any of them, or in gevent's hub,
-which would print a traceback and continue. So it is thrown into the greenlet that started the run.
+They arrive in any greenlet, or in gevent's hub, which would print a traceback and continue: they are thrown
+into the greenlet that started the run.
 """
 
 import signal

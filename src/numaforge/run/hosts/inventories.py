@@ -1,7 +1,4 @@
-"""Content of an inventory that names no host, which pyinfra ignores with exit code 0.
-
-pyinfra takes the lists at the top level of a file for groups, and ignores the rest; it has no hook for that.
-"""
+"""Content of an inventory that names no host: pyinfra takes its lists for groups, and ignores the rest."""
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -74,10 +71,9 @@ def why_no_host(inventory: str) -> str:
 
 
 def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> Iterator[str]:
-    """Yield notices on files in the folders `group_data` that no host gets.
+    """Yield notices on files in the folders `group_data` that no host gets: pyinfra reads only Python there.
 
-    pyinfra reads only Python there, and takes each file for a group. A group without hosts may belong to
-    another inventory: it is reported if its name resembles a group without a file.
+    A group without hosts may be another inventory's: it is reported if it resembles one without a file.
     """
     folders = {Path(folder).resolve() / "group_data" for folder in (cwd, Path(inventory).parent) if folder}
     files = [file for folder in sorted(folders) if folder.is_dir() for file in sorted(folder.iterdir())]

@@ -1,8 +1,4 @@
-"""pyinfra's errors that end a run, as one message; with NUMAFORGE_TRACEBACK=1 unchanged.
-
-pyinfra prints a traceback for a mistake in a deploy's file, and "No hosts remaining!" with a line of ours; it
-has no hook for either.
-"""
+"""pyinfra's errors that end a run, as one message instead of a traceback (NUMAFORGE_TRACEBACK=1 keeps it)."""
 
 import os
 import traceback

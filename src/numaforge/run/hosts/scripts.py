@@ -23,8 +23,8 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
 def answer_of(host: Host, script_text: str, seconds: int, command: str) -> Answer:
     """Return the answer to a script that a command reads as the login user, whatever its exit status.
 
-    Renews a broken connection. The limit covers connecting, opening a channel (which paramiko would await for
-    an hour), writing the script and reading the answer. Raises HostUnreachableError for an incomplete answer.
+    The limit covers all, also opening a channel (which paramiko would await for an hour). Raises
+    HostUnreachableError for an incomplete answer.
     """
     return _ask(host, script_text, seconds, command, sudo=False)[0]
 

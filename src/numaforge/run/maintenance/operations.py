@@ -114,10 +114,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
 def _needed(
     target: Target, options: RolloutOptions, state: NodeState, *, resumes: bool
 ) -> Transaction | None:
-    """Return the transaction that a host needs; None where it is as planned.
+    """Return the transaction that a host needs, or None; raises HostError for one that is not made here.
 
-    `resumes`: a roll-out of its node may be in progress, which knows more of it. Raises HostError for a
-    change that is not made here.
+    `resumes`: a roll-out of its node may be in progress, which knows more of it.
     """
     transaction = need(target.goal, state)
     if state.plans_itself and transaction is not None:
