@@ -1,4 +1,4 @@
-"""The files of `templates/monitoring` for Prometheus, Grafana and GPU exporters, with words as `@runbooks@`."""
+"""The files of `templates/monitoring` for Prometheus, Grafana and GPU exporters, with filled `@runbooks@`."""
 
 import re
 from collections.abc import Iterable
