@@ -26,11 +26,7 @@ _MANAGER_COMES_BACK = timedelta(minutes=5)  # its pod is replaced, or the node r
 
 @dataclass(frozen=True)
 class MigChange:
-    """A MIG change that is in progress by a node's labels.
-
-    `paused` are the labels of operands that wait for it, `evidence` lines for people. `at_work`: a MIG
-    manager may still be carrying it out.
-    """
+    """A MIG change in progress by a node's labels, with `evidence`; `at_work`: by a manager, perhaps."""
 
     node: str
     state: str | None

@@ -10,12 +10,7 @@ from numaforge.rollout.record import Ending
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """How one node is changed.
-
-    `include_cordoned` also takes nodes that are cordoned already, and leaves them cordoned. The other fields
-    in seconds are how long to wait: for a slot, for another maintenance to end, and for an unreachable API
-    server or host.
-    """
+    """How one node is changed; `include_cordoned` also takes cordoned nodes, and leaves them cordoned."""
 
     budget: Budget = field(default_factory=Budget)
     drain: DrainSettings = field(default_factory=DrainSettings)

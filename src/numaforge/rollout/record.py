@@ -391,11 +391,7 @@ def _require_same_object(node: ClusterNode, record: Record) -> None:
 
 
 def uncordon(cluster: Cluster, record: Record, ending: Ending, reason: str) -> tuple[ClusterNode, Record]:
-    """Uncordon the node, then end its record, and return both.
-
-    A node that was cordoned before stays cordoned, as does a node in another maintenance by now. Raises
-    TakenError where the record is no longer this runner's.
-    """
+    """Uncordon the node unless others need its cordon, and end its record; return both; raises TakenError."""
 
     def change() -> tuple[ClusterNode, Record]:
         node = cluster.node(record.node)

@@ -198,11 +198,7 @@ def _try(
     watch: LeaseWatch,
     veto: Callable[[], str | None],
 ) -> tuple[Slot, ClusterNode] | _Wait:
-    """Return the slot and the node, or why there is no slot now.
-
-    The pool is read before the slots: a node released between the two reads counts once too often, never once
-    too rarely.
-    """
+    """Return slot and node, or why there is no slot; a node released between two reads counts too often."""
     control_plane = is_control_plane(node)
     pool = cached_pool.pool(control_plane=control_plane)
     leases = cluster.leases()
@@ -266,11 +262,7 @@ def _put(cluster: Cluster, lease: Lease, node: ClusterNode, runner: str) -> Slot
 
 
 class RenewedSlot:
-    """A slot that is renewed while work goes on.
-
-    `since` is when it was taken. `lost`: another process has released it. A node that is already cordoned
-    continues without a slot: it is out of service in any case, and its record names its runner.
-    """
+    """A slot that is renewed during work; once it is `lost`, a node that is cordoned goes on without."""
 
     def __init__(self, cluster: Cluster, slot: Slot, clock: Clock, tell: Callable[[str], object]) -> None:
         self.slot = slot

@@ -1,8 +1,4 @@
-"""Work that waits: a generator that yields how many seconds to wait, and does everything else by calls.
-
-So the same code runs against a real cluster, where the caller sleeps, and in virtual time, where thousands of
-generators take turns.
-"""
+"""Work that waits: a generator of the seconds to wait, run with sleeps or, by thousands, in virtual time."""
 
 import threading
 import time

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from numaforge.findings import Rule, Severity
@@ -44,7 +45,7 @@ class PeerRule(Rule):
 def facts_of(machine: NodeTopology, settings: Mapping[str, Any]) -> dict[str, Values]:
     """Return the facts of a machine by rule; `settings` are those of its running kubelet."""
     values_of = {rule.id: rule.read(machine) for rule in PEER_RULES}
-    values_of[_SETTINGS.id] = {
+    values_of[_SETTINGS] = {
         name: json.dumps(value, sort_keys=True)
         for name, value in sorted(settings.items())
         if name not in _OF_ONE_NODE
@@ -60,135 +61,69 @@ def text_of(value: str | Spread) -> str:
     return ", ".join(f"{len(places)} x {text}" if places else text for text, places in ordered)
 
 
-def _rule(number: int, noun: str, read: Read, remedy: str, severity: Severity = Severity.WARNING) -> PeerRule:
-    title = f"not as its siblings: {noun}"
-    return PeerRule(f"NA{number}", severity, title, noun, read, remedy, _ROUGH.get(number))
+_SETTINGS = "NA162"
+_READERS: Mapping[str, Read] = {
+    "NA101": readings.kernel,
+    "NA102": whole(readings.operating_system),
+    "NA103": whole(readings.cmdline),
+    "NA104": readings.cgroup,
+    "NA105": whole(lambda machine: machine.firmware),
+    "NA110": whole(readings.cpus),
+    "NA111": whole(readings.numa_nodes),
+    "NA112": whole(readings.memory),
+    "NA113": readings.hugepages,
+    "NA114": readings.swap,
+    "NA115": readings.frequency_scaling,
+    "NA116": whole(readings.sleep_states),
+    "NA117": readings.sysctls,
+    "NA118": lambda machine: machine.kernel_values,
+    "NA120": readings.gpus,
+    "NA121": of_gpus(lambda gpu: gpu.numa_node),
+    "NA122": of_gpus(readings.link_of_gpu),
+    "NA123": of_gpus(readings.gpu_memory),
+    "NA124": of_gpus(readings.ecc),
+    "NA125": of_gpus(readings.mig),
+    "NA126": of_gpus(lambda gpu: gpu.nvlinks),
+    "NA127": of_gpus(readings.persistence),
+    "NA128": of_gpus(lambda gpu: gpu.vbios),
+    "NA129": of_gpus(readings.bar1),
+    "NA130": readings.nvidia_driver,
+    "NA131": readings.nvidia_packages,
+    "NA140": readings.rdma_devices,
+    "NA141": of_rdma_devices(lambda each: each.firmware),
+    "NA142": of_rdma_devices(readings.ports),
+    "NA143": of_rdma_devices(lambda each: each.mtu),
+    "NA144": of_rdma_devices(lambda each: each.virtual_functions),
+    "NA145": readings.nics,
+    "NA146": readings.nvmes,
+    "NA150": of_functions(readings.access_control, "bridges"),
+    "NA151": readings.read_request("GPUs", "NICs"),
+    "NA152": readings.payload("GPUs", "NICs"),
+    "NA153": of_functions(readings.link_of_function, "NICs"),
+    "NA154": of_functions(readings.address_translation, "NICs"),
+    "NA155": of_functions(lambda function: function.iommu_domain, "GPUs", "NICs"),
+    "NA160": readings.kubelet,
+    "NA161": whole(readings.containerd),
+    _SETTINGS: lambda _: {},
+    "NA163": whole(readings.tuned),
+    "NA164": whole(readings.profile),
+}
+"""How each fact of facts.json is read; the kubelet's settings are given (`facts_of`)."""
 
 
-_ROUGH = {112: 0, 117: 1024}  # memory, and sysctls that the kernel makes of it
-_BIOS = "compare the firmware's set-up (BIOS) with a sibling's"
-_FIRMWARE = "bring it to the siblings' version with the maker's tool, with the node drained"
-_PROFILE = "apply the siblings' profile to it: `numaforge apply`"
-_PLACE = "`numaforge topology HOST --ascii` shows where it is"
-_RISER = f"reseat the board, its riser or cable; {_PLACE}"
-_ERROR, _NOTE = Severity.ERROR, Severity.NOTE
-_SETTINGS = _rule(
-    162,
-    "settings of the kubelet",
-    lambda _: {},
-    "compare the kubelet's file, drop-ins and flags: `numaforge diff HOST SIBLING`",
-)
+def _rule(row: Mapping[str, Any]) -> PeerRule:
+    return PeerRule(
+        row["id"],
+        Severity(row.get("severity", Severity.WARNING)),
+        f"not as its siblings: {row['what']}",
+        row["what"],
+        _READERS[row["id"]],
+        row["remedy"],
+        row.get("roughly"),
+    )
 
-PEER_RULES: tuple[PeerRule, ...] = (
-    _rule(101, "kernel", readings.kernel, "install the siblings' kernel, and boot it"),
-    _rule(102, "operating system", whole(readings.operating_system), "install the siblings' release"),
-    _rule(103, "kernel's command line", whole(readings.cmdline), "boot it with the siblings' parameters"),
-    _rule(104, "cgroup version", readings.cgroup, "boot it with the siblings' cgroup version"),
-    _rule(105, "firmware of the machine (BIOS)", whole(lambda machine: machine.firmware), _FIRMWARE),
-    _rule(110, "CPUs", whole(readings.cpus), f"see which CPUs are offline, and {_BIOS}"),
-    _rule(111, "NUMA nodes", whole(readings.numa_nodes), f"{_BIOS}: NPS, SNC"),
-    _rule(
-        112,
-        "memory of each NUMA node",
-        whole(readings.memory),
-        "see which module the firmware has left out: `dmidecode -t memory`, and the BMC's log",
-    ),
-    _rule(113, "huge pages of each NUMA node", readings.hugepages, _PROFILE),
-    _rule(114, "swap", readings.swap, _PROFILE),
-    _rule(115, "frequency scaling", readings.frequency_scaling, f"{_PROFILE}; for another driver, {_BIOS}"),
-    _rule(116, "sleep states of CPUs", whole(readings.sleep_states), _BIOS),
-    _rule(117, "sysctls", readings.sysctls, _PROFILE),
-    _rule(118, "values of the kernel", lambda machine: machine.kernel_values, _PROFILE),
-    _rule(
-        120, "GPUs", readings.gpus, f"look for the board in the BMC's log, and reseat it; {_PLACE}", _ERROR
-    ),
-    _rule(121, "NUMA nodes of GPUs", of_gpus(lambda gpu: gpu.numa_node), f"{_BIOS}, and the slots"),
-    _rule(122, "PCIe links of GPUs", of_gpus(readings.link_of_gpu), _RISER),
-    _rule(
-        123, "memory of GPUs", of_gpus(readings.gpu_memory), "see whether ECC and MIG are as on its siblings"
-    ),
-    _rule(
-        124, "ECC of GPUs", of_gpus(readings.ecc), "`nvidia-smi -e 1`, then reset the GPU, the node drained"
-    ),
-    _rule(125, "MIG of GPUs", of_gpus(readings.mig), f"{_PROFILE}, with the node drained"),
-    _rule(
-        126,
-        "NVLinks of GPUs",
-        of_gpus(lambda gpu: gpu.nvlinks),
-        "see `nvidia-smi nvlink -s`, the fabric manager's log and the baseboard",
-        _ERROR,
-    ),
-    _rule(127, "persistence of GPUs", of_gpus(readings.persistence), "enable nvidia-persistenced.service"),
-    _rule(128, "firmware of GPUs (VBIOS)", of_gpus(lambda gpu: gpu.vbios), _FIRMWARE),
-    _rule(129, "BAR1 of GPUs", of_gpus(readings.bar1), f"{_BIOS}: resizable BAR, above 4G decoding"),
-    _rule(
-        130,
-        "NVIDIA's driver",
-        readings.nvidia_driver,
-        "install the siblings' driver with the node drained, and hold the package",
-    ),
-    _rule(131, "NVIDIA's packages", readings.nvidia_packages, "install the versions that fit the driver"),
-    _rule(
-        140,
-        "RDMA devices",
-        readings.rdma_devices,
-        f"see `lspci` and the log of the driver, and reseat the NIC; {_PLACE}",
-        _ERROR,
-    ),
-    _rule(141, "firmware of RDMA devices", of_rdma_devices(lambda each: each.firmware), _FIRMWARE),
-    _rule(
-        142, "ports of RDMA devices", of_rdma_devices(readings.ports), "see cable, transceiver, switch port"
-    ),
-    _rule(
-        143, "MTU of RDMA devices", of_rdma_devices(lambda each: each.mtu), "set it on interface and switch"
-    ),
-    _rule(
-        144,
-        "virtual functions",
-        of_rdma_devices(lambda each: each.virtual_functions),
-        "make as many as on its siblings (sriov_numvfs)",
-    ),
-    _rule(145, "network functions", readings.nics, f"look for the NIC in the BMC's log; {_PLACE}"),
-    _rule(146, "NVMe controllers", readings.nvmes, f"look for the drive in the BMC's log; {_PLACE}"),
-    _rule(
-        150,
-        "access control of PCIe (ACS)",
-        of_functions(readings.access_control, "bridges"),
-        "`numaforge audit --only gpudirect HOST` says which bits are wrong, and what sets them",
-    ),
-    _rule(
-        151,
-        "largest read request of PCIe (MaxReadReq)",
-        readings.read_request("GPUs", "NICs"),
-        f"`setpci -s ADDRESS CAP_EXP+8.w` as on its siblings; a boot brings the firmware's again: {_BIOS}",
-    ),
-    _rule(
-        152,
-        "largest payload of PCIe (MaxPayload)",
-        readings.payload("GPUs", "NICs"),
-        f"{_BIOS}, and pci=pcie_bus_... of the kernel's command line",
-    ),
-    _rule(153, "PCIe links of NICs", of_functions(readings.link_of_function, "NICs"), _RISER),
-    _rule(
-        154,
-        "address translation of NICs (ATS)",
-        of_functions(readings.address_translation, "NICs"),
-        "set ATS_ENABLED as on its siblings with mlxconfig, and boot",
-    ),
-    _rule(
-        155,
-        "IOMMU domains",
-        of_functions(lambda function: function.iommu_domain, "GPUs", "NICs"),
-        "boot it with the siblings' iommu parameters",
-    ),
-    _rule(160, "kubelet", readings.kubelet, "install the siblings' version with the node drained"),
-    _rule(
-        161, "containerd", whole(readings.containerd), "install the siblings' version, and hold the package"
-    ),
-    _SETTINGS,
-    _rule(163, "TuneD's profiles", whole(readings.tuned), "`tuned-adm profile` with the siblings'", _NOTE),
-    _rule(164, "profile of its plan", whole(readings.profile), _PROFILE),
-)
+
+PEER_RULES = tuple(map(_rule, json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))))
 """The facts that are compared, in the order of reports."""
 
 PEER_RULE: Mapping[str, PeerRule] = {rule.id: rule for rule in PEER_RULES}
