@@ -58,7 +58,10 @@ def carry_out(
             break
         watch(unfinished(transaction, status))
         if status.waits:
-            _confirm(transaction, status, ask_anew, report)
+            try:  # without a new connection the node rolls back
+                ask_anew(confirm_script(transaction.id, status.token))
+            except HostError as error:
+                report(f"the change could not be confirmed yet: {error.message}")
         elif status.parked:
             raise parked_error(transaction.id, status.parked)
         elif status.broken_off and status.phase != "reboot":
@@ -90,13 +93,3 @@ def clear_status(how_far: Callable[[], Answer]) -> Status:
         except IncompleteStatusError:
             time.sleep(1)
     return read_status(how_far())
-
-
-def _confirm(
-    transaction: Transaction, status: Status, ask_anew: Ask, report: Callable[[str], object]
-) -> None:
-    """Confirm a transaction whose node waits for it; without a new connection the node rolls it back."""
-    try:
-        ask_anew(confirm_script(transaction.id, status.token))
-    except HostError as error:
-        report(f"the change could not be confirmed yet: {error.message}")

@@ -11,9 +11,7 @@ from numaforge.lib.resources import template_dir
 RULES = "rules.yaml"
 PROMETHEUS_RULE = "prometheusrule.yaml"
 COUNTERS = "nvidia/counters.csv"
-RUNBOOKS = "alerts.md"
-"""The default page with the remedy for each alert."""
-
+RUNBOOKS = "alerts.md"  # the default page with the remedy for each alert
 _WORD = re.compile(r"@[a-z-]+@")
 _OBJECT = """\
 # The rules of rules.yaml for the Prometheus operator: kubectl apply -f prometheusrule.yaml

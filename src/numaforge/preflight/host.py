@@ -15,9 +15,7 @@ from numaforge.preflight import Check, errors
 FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024}
 """The free space that a maintenance needs where it writes: transactions, with old files, and files."""
 
-SKEW_SECONDS = 30
-"""The greatest clock difference without a warning: certificates and Leases depend on clocks."""
-
+SKEW_SECONDS = 30  # the greatest clock difference without a warning: certificates and Leases depend on clocks
 _FOLDERS = (*FREE_KIB, *WRITTEN_BELOW)
 _PART = "preflight"
 _UNFINISHED = "unfinished"

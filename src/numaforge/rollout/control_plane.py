@@ -18,8 +18,7 @@ from numaforge.rollout.maintenance import foreign
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 ETCD = "node-role.kubernetes.io/etcd"
 ROLES = (*CONTROL_PLANE, ETCD)
-PERMIT = "control_plane_outage"
-"""The setting that permits taking a node that the control plane needs."""
+PERMIT = "control_plane_outage"  # the setting that permits taking a node that the control plane needs
 _API_POD = re.compile(r"kube-apiserver(-|$)")
 _ETCD_POD = re.compile(r"etcd(-|$)")
 _PART_POD = re.compile(r"(kube-apiserver|etcd)(-|$)")

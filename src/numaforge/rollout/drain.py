@@ -22,14 +22,12 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
-DRAIN_SECONDS = 600.0
-"""How long a drain takes by default; longer where a pod's grace period is."""
+DRAIN_SECONDS = 600.0  # how long a drain takes by default; longer where a pod's grace period is
 _PASS_SECONDS = 2.0
 _FIRST_RETRY_SECONDS = 5.0
 _LAST_RETRY_SECONDS = 30.0
 _MARGIN_SECONDS = 60.0
-_GENERATIONS = 3
-"""After this many successors on the cordoned node, a pod is considered to come back for ever."""
+_GENERATIONS = 3  # after this many successors on the cordoned node, a pod is considered to come back for ever
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,10 @@ def drain(
         if timeout is None:
             graces = [pod.grace_seconds for pod in (*pods.evict, *pods.wait)]
             timeout = max(DRAIN_SECONDS, max(graces, default=0) + _MARGIN_SECONDS)
-        blockers = _blockers(pods, attempts)
+        accepted = "its eviction is accepted"
+        evicted = [Blocker(str(pod), attempts.cause.get(pod.uid, accepted)) for pod in pods.evict]
+        waiting = [Blocker(str(pod), _why_it_is_here(pod)) for pod in pods.wait]
+        blockers = (*pods.forbidden, *evicted, *waiting)
         tell(blockers)
         if pods.forbidden or hopeless:
             return (*pods.forbidden, *hopeless)
@@ -249,14 +250,6 @@ def _cause(pod: ClusterPod, answer: EvictionAnswer, budgets: Sequence[Disruption
     if answer.result is Eviction.THROTTLED:
         return f"the API server is busy: {answer.message}"
     return answer.message
-
-
-def _blockers(pods: SortedPods, attempts: _Attempts) -> tuple[Blocker, ...]:
-    waiting = [Blocker(str(pod), _why_it_is_here(pod)) for pod in pods.wait]
-    evicted = [
-        Blocker(str(pod), attempts.cause.get(pod.uid, "its eviction is accepted")) for pod in pods.evict
-    ]
-    return (*pods.forbidden, *evicted, *waiting)
 
 
 def _why_it_is_here(pod: ClusterPod) -> str:

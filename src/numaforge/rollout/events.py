@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-EVENTS = "NUMAFORGE_EVENTS"
-"""The environment variable that names the file."""
+EVENTS = "NUMAFORGE_EVENTS"  # the environment variable that names the file
 PROCESSES = "NUMAFORGE_PROCESSES"
 """The environment variable with the number of processes that may share a run's hosts; 1 if not set."""
 

@@ -21,8 +21,7 @@ from numaforge.rollout.slots import holds_slot
 from numaforge.rollout.steps import Clock, Steps
 from numaforge.rollout.transacting import ASKING, MOST_VOID, HostChange, RefusedError
 
-CHANGING = "changes"
-"""The phase from which on something may have been changed on the host."""
+CHANGING = "changes"  # the phase from which on something may have been changed on the host
 UNPROTECTED = (
     "it reboots, and no budget of the cluster protects it, as it is not a Node: set with --max-unavailable, "
     "or as max_unavailable in the inventory, how many such hosts may change together"

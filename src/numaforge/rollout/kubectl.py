@@ -45,18 +45,14 @@ COMPONENT = "numaforge"
 NODE_LEASES = "kube-node-lease"
 API_SERVERS = "kubernetes"
 """The Service of the API servers, its EndpointSlice, and a name that is in their certificates."""
-EVENTS = "default"
-"""The namespace of Events about objects without a namespace."""
+EVENTS = "default"  # the namespace of Events about objects without a namespace
 LEASE_SECONDS = 60
-MESSAGE_BYTES = 1024
-"""The longest message that the API takes in an Event."""
+MESSAGE_BYTES = 1024  # the longest message that the API takes in an Event
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-SERVICE_ACCOUNT_TOKEN = _SERVICE_ACCOUNT / "token"
-"""The service account token in a pod."""
+SERVICE_ACCOUNT_TOKEN = _SERVICE_ACCOUNT / "token"  # the service account token in a pod
 PAGE = 500
 START_SECONDS = 10.0
-READYZ_SECONDS = 5.0
-"""How long one API server may take to answer /readyz."""
+READYZ_SECONDS = 5.0  # how long one API server may take to answer /readyz
 LOGIN_SECONDS = 10.0
 """How long a new session retries after 401: a starting API server may not know the login yet."""
 _POD = b"the pod's service account"

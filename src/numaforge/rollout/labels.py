@@ -24,9 +24,7 @@ OURS = OF_GPUS | {MIG_LABEL, POOLS_LABEL, PROFILE_LABEL}
 MANAGER_STATES = {OPERATOR_LABEL: OPERATOR_STATE_LABEL, PROFILE_LABEL: STATE_LABEL}
 """A GPU manager's state label, by the label that it obeys; a state from before a change means nothing."""
 
-WRITTEN = OURS | frozenset(MANAGER_STATES.values())
-"""Every label of a Node that a roll-out may set or remove."""
-
+WRITTEN = OURS | frozenset(MANAGER_STATES.values())  # every label of a Node that a roll-out may set or remove
 _OF_NFD = "nfd.node.kubernetes.io/feature-labels"  # the labels that node-feature-discovery sets and removes
 
 Labels = Mapping[str, str | None]

@@ -4,30 +4,18 @@ import re
 
 from numaforge.lib.errors import NumaforgeError
 
-DEFAULT_NAME = "default"
-"""The default name of a roll-out."""
-
-DEFAULT_POOL = "!node-role.kubernetes.io/control-plane"
-"""The label selector of the nodes that share a budget."""
-
-LEASE_NAMESPACE = "numaforge"
-"""Where the Leases are kept: slots, leads and the records of nodes."""
-
-NODE = "numaforge.io/node"
-"""The annotation of a Lease with the name of its node."""
-
+DEFAULT_NAME = "default"  # the default name of a roll-out
+DEFAULT_POOL = "!node-role.kubernetes.io/control-plane"  # the label selector of the nodes that share a budget
+LEASE_NAMESPACE = "numaforge"  # where the Leases are kept: slots, leads and the records of nodes
+NODE = "numaforge.io/node"  # the annotation of a Lease with the name of its node
 NODE_UID = "numaforge.io/node-uid"
 """The annotation of a Lease with the UID of its node, which tells it from a later node of the same name."""
 
 ENDED = "numaforge.io/ended"
 """The label on a node's Lease with the ending of its last roll-out; a Lease without it is in use."""
 
-PLACE = "numaforge_rollout"
-"""The host data with an admin's roll-out options."""
-
-RETRY_FAILED = "numaforge_retry_failed"
-"""The host data that has a plan tried again that was rolled back."""
-
+PLACE = "numaforge_rollout"  # the host data with an admin's roll-out options
+RETRY_FAILED = "numaforge_retry_failed"  # the host data that has a plan tried again that was rolled back
 ANSWER_SECONDS = "numaforge_answer_seconds"
 """The host data with the time that a host may take to report what it is."""
 

@@ -73,21 +73,14 @@ class _LateError(Exception):
     """The slot went stale: the budget was checked too long ago, or the control plane is not healthy."""
 
 
-@dataclass(frozen=True)
-class JustSeen:
-    """A node just examined, to be drained; `unreadable`: why it may not read its configuration, or ""."""
-
-    unreadable: str
-
-
 @dataclass
 class NodeRollout(HostChange):
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may return why no further node may begin. Concurrent roll-outs of one process share a
-    `cached_pool`. `rollout` is the name of the fleet's roll-out, for the record. With `just_seen`, the node
-    is not examined again before it has a slot. `beside` renews the slot while a call blocks; without it, the
-    slot is renewed between the steps.
+    `cached_pool`. `rollout` is the name of the fleet's roll-out, for the record. Where the node
+    was just examined, `unreadable` is why it may not read its kubelet's configuration, "" where it may.
+    `beside` renews the slot while a call blocks; without it, the slot is renewed between the steps.
     """
 
     cluster: Cluster
@@ -101,7 +94,7 @@ class NodeRollout(HostChange):
     dice: random.Random = field(default_factory=random.Random)
     cached_pool: CachedPool | None = None
     rollout: str = DEFAULT_NAME
-    just_seen: JustSeen | None = None
+    unreadable: str | None = None
     beside: Beside | None = None
     _claimed: Record | None = field(default=None, init=False)
     _phases: Phases | None = field(default=None, init=False)
@@ -120,7 +113,7 @@ class NodeRollout(HostChange):
                 yield from self._ask(lambda: holds_slot(self.cluster.leases(), node))
             ):
                 yield from self._require_same_machine(node, record)
-            elif not (self.just_seen or (yield from self._needs_change(node, lease))):
+            elif self.unreadable is None and not (yield from self._needs_change(node, lease)):
                 return _unchanged(node, lease)
             else:
                 yield from self._admissible(node, lease)
@@ -137,8 +130,10 @@ class NodeRollout(HostChange):
             return self._left_the_cluster()
 
     def _require_proof(self) -> None:
-        seen = self.just_seen
-        if reason := seen.unreadable if seen else why_unreadable(self.machine.running_config):
+        reason = self.unreadable
+        if reason is None:
+            reason = why_unreadable(self.machine.running_config)
+        if reason:
             refuse_unreadable(self.cluster, {self.name: reason})
 
     def _rehearse(self) -> Steps[None]:

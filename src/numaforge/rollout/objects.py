@@ -84,6 +84,8 @@ def node(document: Document) -> ClusterNode:
 def pod(document: Document) -> ClusterPod:
     metadata, spec, status = _parts(document)
     annotations = metadata.get("annotations") or {}
+    controllers = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    owners = [Owner(owner["kind"], owner["name"], owner["uid"]) for owner in controllers[:1]]
     return ClusterPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -92,7 +94,7 @@ def pod(document: Document) -> ClusterPod:
         phase=status.get("phase", "Pending"),
         labels=metadata.get("labels") or {},
         annotations=annotations,
-        owner=_controller(metadata),
+        owner=owners[0] if owners else None,
         mirror=_MIRROR in annotations,
         deleting="deletionTimestamp" in metadata,
         finalizers=tuple(metadata.get("finalizers") or ()),
@@ -191,13 +193,6 @@ def _label_writes(metadata: Document) -> dict[str, LabelWrite]:
         for key in entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", ())
         if (name := key.removeprefix("f:")).startswith(_NVIDIA)
     }
-
-
-def _controller(metadata: Document) -> Owner | None:
-    for reference in metadata.get("ownerReferences") or ():
-        if reference.get("controller"):
-            return Owner(reference["kind"], reference["name"], reference["uid"])
-    return None
 
 
 @_reads("ResourceSlice")

@@ -16,8 +16,7 @@ from numaforge.rollout import events
 from numaforge.rollout.forks import Fork, forks
 from numaforge.rollout.shards import SHARD, Shard
 
-FAILURES = ("refused", "unreachable")
-"""The kinds of events about a host that fails or does not answer."""
+FAILURES = ("refused", "unreachable")  # the kinds of events about a host that fails or does not answer
 _LAST_LINES = 5
 _PYINFRAS_OWN = "pyinfra error: "
 

@@ -26,16 +26,13 @@ from numaforge.rollout.names import DEFAULT_NAME, ENDED, LEASE_NAMESPACE, NODE, 
 from numaforge.rollout.patience import retried
 from numaforge.rollout.shards import is_part_of
 
-RECORD = "numaforge.io/record"
-"""The annotation of a node's Lease that has the record."""
+RECORD = "numaforge.io/record"  # the annotation of a node's Lease that has the record
 ABORT = "numaforge.io/abort"
 """The annotation of a node's Lease that asks its runner to abort, and says who asks."""
 MARK = "numaforge.io/rollout"
 """The annotation of a cordoned Node: the name of its Lease, and the mark of the cordon."""
 NODE_LEASE = "numaforge-node-"
-VERSION = 1
-"""The version of a record. A new key keeps it; a changed meaning of a key increments it."""
-
+VERSION = 1  # the version of a record. A new key keeps it; a changed meaning of a key increments it
 _VERSION = "version"
 _LONGEST_NAME = 253
 _TRANSACTION_ID = "^[A-Za-z0-9][A-Za-z0-9-]*$"  # it becomes part of a script for root
@@ -118,10 +115,6 @@ class Record:
     def is_decided(self) -> bool:
         """Whether only the uncordon is left."""
         return self.phase is Phase.VERIFIED or self.ending is not None
-
-    def needs_cordon(self, node: ClusterNode) -> bool:
-        """Whether the node was uncordoned after its change had begun and before its end was decided."""
-        return self.touched and not self.is_decided and not node.unschedulable
 
     def belongs_to(self, rollout: str) -> bool:
         """Whether the node is in the roll-out of that name, or in a shard of it."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from numaforge.change.identity import Identity
 from numaforge.rollout.cluster import ClusterNode
 
-PIN = "numaforge_node"
-"""The host data that pins a host to a Node, by the Node's name or provider ID."""
+PIN = "numaforge_node"  # the host data that pins a host to a Node, by the Node's name or provider ID
 _WRONG_CLUSTER = "check the kubeconfig, its context, and the inventory"
 _CHECK_MACHINE = {
     "system UUID": _WRONG_CLUSTER,

@@ -15,11 +15,8 @@ from typing import Any, Self
 
 from numaforge.lib.errors import NumaforgeError
 
-SHARD = "NUMAFORGE_SHARD"
-"""The environment variable with the shard of a pyinfra run."""
-FAR = "shard"
-"""The key of a shard's progress in a roll-out's state."""
-
+SHARD = "NUMAFORGE_SHARD"  # the environment variable with the shard of a pyinfra run
+FAR = "shard"  # the key of a shard's progress in a roll-out's state
 _TEXT = re.compile(r"(?:(?P<index>\d+)|\$\{?(?P<variable>\w+)\}?)/(?P<count>\d+)", re.ASCII)
 _PART = re.compile(r"(?P<rollout>.+)\.(?P<index>\d+)-of-(?P<count>\d+)", re.ASCII)
 

@@ -203,7 +203,9 @@ def _try(
     pool = cached_pool.pool(control_plane=control_plane)
     leases = cluster.leases()
     record = read_unfinished(unfinished(leases).get(node.name))
-    resumes, takes_again = record is not None, record is not None and record.needs_cordon(node)
+    resumes = record is not None
+    # It was uncordoned after its change had begun and before its end was decided.
+    takes_again = record and record.touched and not record.is_decided and not node.unschedulable
     if not resumes and (reason := veto()):
         raise NoSlotError(reason, where=node.name)
     slots = live_slots(cluster, pool, leases)
@@ -216,7 +218,7 @@ def _try(
         raise NoSlotError(outside, where=node.name)
     takes_out = takes_again and node.name in pool.nodes if resumes else own_slot is None
     if takes_out and (reason := _why_not(pool, slots, leases, node)):
-        return _Wait(reason, takes_again)
+        return _Wait(reason, bool(takes_again))
     if control_plane and not resumes and (reason := not_healthy(cluster)):
         if own_slot is not None:
             release(cluster, own_slot)

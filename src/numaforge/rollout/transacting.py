@@ -18,8 +18,7 @@ from numaforge.rollout.steps import Clock, Steps
 
 T = TypeVar("T")
 
-ASKING = "asks"
-"""The phase in which nothing has begun."""
+ASKING = "asks"  # the phase in which nothing has begun
 BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour to boot
 MOST_VOID = 3  # transactions in a row
 _POLL_SECONDS = 1.0  # the least interval between polls, where the node does not wait for news itself

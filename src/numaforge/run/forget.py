@@ -19,8 +19,7 @@ from numaforge.run.hosts.scripts import reached
 
 __all__ = ["forget"]
 
-_RUN = "/run/numaforge"
-"""State that units and parts keep until the next boot."""
+_RUN = "/run/numaforge"  # state that units and parts keep until the next boot
 _EDITS = "/var/lib/numaforge-edits"
 """What an admin wrote into files while changes of them were undone, by transaction: it stays on the host."""
 

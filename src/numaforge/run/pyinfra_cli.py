@@ -54,8 +54,7 @@ from numaforge.run.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.run.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.ssh import DATA
 
-_A_DEPLOY = "'State' object has no attribute"
-"""Python's error where a deploy's file is run as an inventory."""
+_A_DEPLOY = "'State' object has no attribute"  # Python's error where a deploy's file is run as an inventory
 
 
 class _Unreachable(BaseStateCallback):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
     from numaforge.planning.plan import NodePlan
 
-REHEARSED = "rehearsed"
-"""The kind of the event with a host's rehearsal."""
+REHEARSED = "rehearsed"  # the kind of the event with a host's rehearsal
 Planner = Callable[["NodeTopology"], "NodePlan"]
 
 

@@ -19,14 +19,9 @@ from numaforge.run.hosts.roles import planned, role
 
 __all__ = ["capture", "examine", "record", "removal", "topology"]
 
-CAPTURED = "captured"
-"""The kind of the event that names the file of a host's snapshot."""
-
-PREFLIGHT = "preflight"
-"""The kind of the event that says whether a host can be changed."""
-
-RECORDED = "recorded"
-"""The kind of the event that names the files of a host's snapshot and plan."""
+CAPTURED = "captured"  # the kind of the event that names the file of a host's snapshot
+PREFLIGHT = "preflight"  # the kind of the event that says whether a host can be changed
+RECORDED = "recorded"  # the kind of the event that names the files of a host's snapshot and plan
 
 
 @role("Topology")

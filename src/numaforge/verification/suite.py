@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-_LONGEST = 2000
-"""The characters of a reason: some promises name every place that differs."""
+_LONGEST = 2000  # the characters of a reason: some promises name every place that differs
 _FAILED = "Failed: "  # what pytest puts before the reason of pytest.fail
 HOST, UNREACHABLE = "host", "unreachable"
 """The properties of a test in a report."""

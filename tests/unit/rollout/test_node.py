@@ -23,7 +23,6 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
-from numaforge.rollout.node import JustSeen
 from numaforge.rollout.record import ABORT, Ending, Phase, lease_name
 from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
 from tests.fixtures.node_records import request_abort, write_record
@@ -88,10 +87,10 @@ def test_slow_node_stays_held_while_nothing_changes(world):
     assert [world.run().ending, world.run().ending] == [Ending.HELD, Ending.HELD]
 
 
-@pytest.mark.parametrize("seen", [None, JustSeen("")], ids=["of itself", "by its run"])
+@pytest.mark.parametrize("seen", [None, ""], ids=["of itself", "by its run"])
 def test_fresh_survey_is_not_repeated_before_slot(seen):
     world, asked = World(), []
-    world.just_seen = seen
+    world.unreadable = seen
     world.machine.fault = asked.append  # each call twice
     task = world.begin()
     world.reach(Phase.CORDONED)
@@ -100,14 +99,14 @@ def test_fresh_survey_is_not_repeated_before_slot(seen):
 
 
 def test_node_changed_since_last_seen_is_not_touched(world):
-    world.just_seen = JustSeen("")
+    world.unreadable = ""
     world.machine.files = NEW
     assert (world.run().ending, world.cluster.calls["patch_node"]) == (Ending.UNCHANGED, 0)
     assert world.slots() == []
 
 
 def test_node_with_unreadable_configz_is_refused_before_cordon(world):
-    world.just_seen = JustSeen("the kubelet refuses it to its own node (403)")
+    world.unreadable = "the kubelet refuses it to its own node (403)"
     world.cluster.denied.add("get nodes/proxy")
     with pytest.raises(ClusterError, match=r"refuses it to its own node \(403\)"):
         world.run()

@@ -9,8 +9,7 @@ from numaforge.machine.topology.gpu_models import MODELS
 from numaforge.machine.topology.model import NodeTopology
 
 _MAKERS = {"GenuineIntel": "Intel ", "AuthenticAMD": "AMD "}
-LEAST_SIBLINGS = 3
-"""How many siblings must agree before a machine counts as different."""
+LEAST_SIBLINGS = 3  # how many siblings must agree before a machine counts as different
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,9 @@ from numaforge.machine.measure_outputs import UnreadableOutputError
 from numaforge.machine.snapshot.catalogue import ROOT_DIRS
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.node.bundle import checksum
-from numaforge.node.pods import Pods, read_pods, root_dirs
+from numaforge.node.pods import Pods, read_pods
 
-MOST_SECONDS = 1800
-"""The time limit of all programs together on a node."""
-
+MOST_SECONDS = 1800  # the time limit of all programs together on a node
 _BEYOND_LIMIT = 1.1  # of what a link carries: MB and MiB are told apart by less
 _TOOLS, _TRACERS, _HOLDERS, _PODS, _NODE = "tools", "tracers", "holders", "pods", "node"
 _ENDED = {
@@ -73,11 +71,6 @@ def read_readiness(answer: Answer) -> Readiness:
         boot_id=facts.get("boot") or None,
         time=facts.get("time") or None,
     )
-
-
-def pod_roots(machine: NodeTopology) -> tuple[str, ...]:
-    """Return the folders below which this machine's kubelet and other kubelets keep their pods."""
-    return root_dirs(machine.kubelet, None)
 
 
 def run_script(tasks: Sequence[MeasureTask], effort: Effort) -> str:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from numaforge.lib.codec import DocumentKind, KnownKeysOnly
 from numaforge.lib.errors import NumaforgeError
 
-MEASURED_PATH = "/var/lib/numaforge/measured.json"
-"""Where a node stores its latest measurement."""
+MEASURED_PATH = "/var/lib/numaforge/measured.json"  # where a node stores its latest measurement
 
 
 class MeasurementError(NumaforgeError):
@@ -142,8 +141,7 @@ MEASUREMENT = DocumentKind(
     remedy="measure the host again: `numaforge measure INVENTORY --limit HOST`",
 )
 
-DATA = "numaforge_measure"
-"""The host data with what to measure."""
+DATA = "numaforge_measure"  # the host data with what to measure
 MEASURED, KEPT = "measured", "kept"
 """The kinds of events with a new measurement of a host, and with its saved one."""
 

@@ -11,8 +11,7 @@ from numaforge.lib.ordering import grouped
 UNSTEADY_SHARE = 0.1
 """The share below which a figure counts against a machine that differs between runs anyway."""
 
-MIN_SHARE = 0.8
-"""The share of its siblings' median that a machine must reach, unless a profile sets another."""
+MIN_SHARE = 0.8  # the share of its siblings' median that a machine must reach, unless a profile sets another
 
 
 @dataclass(frozen=True)

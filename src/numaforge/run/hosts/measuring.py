@@ -16,7 +16,6 @@ from numaforge.fleet.measure.asking import (
     kept_script,
     longest_seconds,
     measurement,
-    pod_roots,
     read_kept,
     read_readiness,
     read_runs,
@@ -31,7 +30,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.machine.snapshot.capture import parse_output, script
 from numaforge.machine.topology.read import read_topology
-from numaforge.node.pods import Pods
+from numaforge.node.pods import Pods, root_dirs
 from numaforge.planning.document import saved_plan
 from numaforge.run.hosts.capture import answer_of
 from numaforge.run.hosts.facts import as_root
@@ -98,7 +97,7 @@ def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
 def measured_on(host: Host, order: MeasureOrder) -> Measurement:
     """Measure a host that is connected: its snapshot, then all programs in one round trip."""
     machine = read_topology(parse_output(as_root(host, script())))
-    readiness = read_readiness(as_root(host, readiness_script(pod_roots(machine))))
+    readiness = read_readiness(as_root(host, readiness_script(root_dirs(machine.kubelet, None))))
     if not order.in_use:
         refuse_in_use(readiness, drained=_node(machine) in order.drained)
     if "timeout" not in readiness.programs:

@@ -16,8 +16,7 @@ from numaforge.run.hosts.failures import fault, print_error
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")
 
-COMMAND_SECONDS = 3600
-"""Time limit of a host's command; the longest ends a change that fills huge pages."""
+COMMAND_SECONDS = 3600  # time limit of a host's command; the longest ends a change that fills huge pages
 
 
 def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:

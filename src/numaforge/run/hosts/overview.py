@@ -33,10 +33,8 @@ from numaforge.run.hosts.connect_errors import connect_error
 from numaforge.run.hosts.patches import command_line
 from numaforge.run.hosts.processes import hosts_of
 
-DIFF = "diff"
-"""Host data on the command line: hosts whose diffs are shown, comma-separated, or `all`."""
-REPORT = "report"
-"""Host data on the command line: the file that gets every host's result as JSON."""
+DIFF = "diff"  # host data on the command line: hosts whose diffs are shown, comma-separated, or `all`
+REPORT = "report"  # host data on the command line: the file that gets every host's result as JSON
 MAINTENANCE = "Carry out the maintenance"
 FORGET = "Forget the plan and the backups"
 """The operations that the overview shows completely; others keep pyinfra's table."""
@@ -229,7 +227,13 @@ def show_overview() -> None:
     mine = collect()
 
     def in_its_place(table: Callable[[State], None]) -> Callable[[State], None]:
-        return _in_place_of(table, mine)
+        def show(state: State) -> None:
+            mine.show(state)
+            names = [name for op in state.op_meta for name in state.op_meta[op].names]
+            if not all(name.endswith((MAINTENANCE, FORGET)) for name in names) or not names:
+                table(state)
+
+        return show
 
     def at_the_end(disconnect_all: Callable[[State], None]) -> Callable[[State], None]:
         def end(state: State) -> None:
@@ -261,7 +265,7 @@ def follow(state: State) -> None:
     state.add_callback_handler(_Follower(mine))  # type: ignore[no-untyped-call]
     logger.addFilter(mine.heard)
     if not state.print_fact_info:  # -v
-        logger.addFilter(_quiet)
+        logger.addFilter(lambda record: not _EVERY_HOST_SAYS.search(record.getMessage()))
     names = {host.name for host in hosts_of(state)}
     if unknown := sorted(_chosen(state) - names - {EVERY_HOST}):
         raise NumaforgeError(
@@ -274,20 +278,6 @@ def follow(state: State) -> None:
         raise NumaforgeError(
             f"there is no folder {Path(str(file)).parent}", where=f"--data {REPORT}", remedy="make it first"
         )
-
-
-def _quiet(record: logging.LogRecord) -> bool:
-    return not _EVERY_HOST_SAYS.search(record.getMessage())
-
-
-def _in_place_of(table: Callable[[State], None], mine: Overview) -> Callable[[State], None]:
-    def show(state: State) -> None:
-        mine.show(state)
-        names = [name for op in state.op_meta for name in state.op_meta[op].names]
-        if not all(name.endswith((MAINTENANCE, FORGET)) for name in names) or not names:
-            table(state)
-
-    return show
 
 
 def _chosen(state: State) -> set[str]:

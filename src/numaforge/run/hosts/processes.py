@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from gevent.os import fork  # type: ignore[import-untyped]
 from pyinfra.api import Host, State
 
-HOSTS_OF_PROCESS = 40
-"""Least hosts of a process: as many take as long as starting one."""
+HOSTS_OF_PROCESS = 40  # least hosts of a process: as many take as long as starting one
 
 _others: list[int] = []  # the processes that have the other hosts
 

@@ -57,8 +57,11 @@ def take_part(called: str, title: str, **arguments: Any) -> None:
         from numaforge.change.parts import PARTS
 
         for part in PARTS:
-            if part.role.called == called and part.nothing_to_do is not None:
-                _tell_reason(part.nothing_to_do(planned(host)))
+            nothing_to_do = part.nothing_to_do if part.role.called == called else None
+            if nothing_to_do is not None and (reason := nothing_to_do(planned(host))):
+                event, sentence = reason
+                events.record(event, host.name)
+                show_alone(host, sentence)
         if host.name not in _open:
             _carry_out()
 
@@ -66,13 +69,6 @@ def take_part(called: str, title: str, **arguments: Any) -> None:
         guarded(called_for, called)()  # not a pyinfra deploy: it contains no operation
     else:
         role(title, called)(called_for)(**arguments)
-
-
-def _tell_reason(reason: tuple[str, str] | None) -> None:
-    if reason:
-        event, sentence = reason
-        events.record(event, host.name)
-        show_alone(host, sentence)
 
 
 @role("Maintenance")

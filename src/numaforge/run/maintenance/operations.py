@@ -87,11 +87,13 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     unproved = [f"the transaction {state.unproved} is not proved yet"] if state.unproved else []
     more = (*labels, *unproved)
     _announce(target, options, transaction, more, unfinished=bool(unproved), unreadable=unreadable)
+    users = transaction.work.users if transaction and transaction.spares else ()
+    people = [f"logged in meanwhile: {', '.join(users)}"] if users else []
     show_change(
         host,
         transaction,
         pending(target.goal, state),
-        labels=(*labels, *_people(transaction)),
+        labels=(*labels, *people),
         drains=taken_out,
         undrained=None if taken_out else options.without_drain,
     )
@@ -206,12 +208,6 @@ def _announce(
     )
 
 
-def _people(transaction: Transaction | None) -> tuple[str, ...]:
-    if transaction is None or not transaction.spares or not transaction.work.users:
-        return ()
-    return (f"logged in meanwhile: {', '.join(transaction.work.users)}",)
-
-
 def _roll_out(
     on: Host,
     target: Target,
@@ -222,15 +218,14 @@ def _roll_out(
     unreadable: str | None = None,
 ) -> None:
     """Change a host within its cluster, in its turn unless `led`; `unreadable` None: nothing just seen."""
-    from .rollout import JustSeen, roll_out
+    from .rollout import roll_out
 
-    just_seen = None if unreadable is None else JustSeen(unreadable)
     if led:
-        roll_out(on, target, options, in_place=in_place, just_seen=just_seen)
+        roll_out(on, target, options, in_place=in_place, unreadable=unreadable)
         return
     with turn(on, options, counts=False) as own_turn:
-        fresh = None if own_turn.late else just_seen
-        roll_out(on, target, options, in_place=in_place, just_seen=fresh)
+        fresh = None if own_turn.late else unreadable
+        roll_out(on, target, options, in_place=in_place, unreadable=fresh)
 
 
 def _settle(on: Host) -> None:

@@ -19,7 +19,7 @@ from numaforge.rollout.budget import Budget, CachedPool
 from numaforge.rollout.fleet import EXIT_CODES, FAILED, GOOD
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.names import PLACE
-from numaforge.rollout.node import JustSeen, NodeRollout, Progress
+from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
@@ -92,7 +92,7 @@ def refuse_without_means(options: RolloutOptions) -> None:
 
 
 def roll_out(
-    host: Host, target: Target, options: RolloutOptions, *, in_place: bool, just_seen: JustSeen | None
+    host: Host, target: Target, options: RolloutOptions, *, in_place: bool, unreadable: str | None
 ) -> None:
     """Change and prove the host, `in_place` if its pods may stay; raises NumaforgeError if that fails."""
     if twice := claimed_twice(claims(options)).get(host.name):
@@ -100,7 +100,7 @@ def roll_out(
     role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
     outcome = run(_in_place(host, target, options, role).run()) if in_place else None
     if outcome is None:
-        outcome = run(_out_of_service(host, target, options, role, just_seen).run())
+        outcome = run(_out_of_service(host, target, options, role, unreadable).run())
     show_progress(host, None)
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
     if outcome.ending in FAILED:
@@ -128,7 +128,7 @@ def _in_place(host: Host, target: Target, options: RolloutOptions, role: RunRole
 
 
 def _out_of_service(
-    host: Host, target: Target, options: RolloutOptions, role: RunRole, just_seen: JustSeen | None
+    host: Host, target: Target, options: RolloutOptions, role: RunRole, unreadable: str | None
 ) -> NodeRollout:
     """Return the change of a node that is drained for it; raises HostError if the suite cannot reach it."""
     verification = verification_of(host) if options.verify and target.saves_plan else None
@@ -143,7 +143,7 @@ def _out_of_service(
         veto=lambda: _veto(options, role),
         cached_pool=_clusters.cached_pool(options),
         rollout=role.name,
-        just_seen=just_seen,
+        unreadable=unreadable,
         beside=in_thread,
     )
 

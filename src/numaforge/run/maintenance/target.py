@@ -72,7 +72,8 @@ class Target:
             allocatable=quantities,
             memory_bytes=plan.memory.capacity_bytes if "memory" in quantities else None,
             all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
-            labels={**self._retired_labels, **plan.labels},
+            # Our own labels in the earlier plan are removed: no earlier value exists to put back.
+            labels={**dict.fromkeys({MIG_LABEL, POOLS_LABEL} & self._earlier_labels.keys()), **plan.labels},
             prefixes=_prefixes(plan, self._earlier) if quantities or not plan.rdma.pools_deployed else (),
             devices=own_devices(plan, {*roles, "amd_partitions"}),
         )
@@ -136,11 +137,6 @@ class Target:
     def _labels_count(self) -> bool:
         """Whether a role was called that affects labels."""
         return bool(self.goal.roles & {"kubelet", "mig", "amd_partitions", "rdma"})
-
-    @property
-    def _retired_labels(self) -> dict[str, None]:
-        """Our own labels in the earlier plan, to be removed: no earlier value exists to put back."""
-        return {name: None for name in (MIG_LABEL, POOLS_LABEL) if name in self._earlier_labels}
 
     @property
     def _earlier_labels(self) -> Mapping[str, str]:
