@@ -38,10 +38,6 @@ class Continuity:
     stopped_at: float | None = None
     came_up: bool = True
 
-    def worked(self) -> Continuity:
-        """Return this state once the process has been seen to work."""
-        return replace(self, came_up=True)
-
     def observe(
         self, process: Process, at: float, *, settled: bool = True, reported: bool = True
     ) -> Observation:

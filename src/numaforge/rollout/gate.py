@@ -1,7 +1,7 @@
 """The proof that a node works again: fresh evidence from cluster and node, for some time without a break."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.change.transaction import Process
@@ -147,7 +147,7 @@ def prove(
             continue
         patience.answered()
         host_patience.answered()
-        continuity = continuity if wrong else continuity.worked()
+        continuity = continuity if wrong else replace(continuity, came_up=True)
         if observation.final or (not wrong and stable):
             return Proof(wrong, continuity)
         watch.note(looked, good=not wrong)

@@ -1,6 +1,6 @@
 """A preview of a roll-out: each host's turn, the pods that would go, and what is in the way."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numaforge.roles.device_owners import DRA_DRIVER
@@ -55,31 +55,15 @@ def look_ahead(
 ) -> list[NodeOutlook]:
     """Return the nodes that would be drained, in order; `nodes` and `leases` are the cluster's, by name."""
     budgets = cluster.disruption_budgets()
-    budget = options.budget()
     cut_by_driver = (
         cluster.dynamic_mig() if any(DRA_DRIVER.devices in needs.devices for needs in survey.needs) else []
     )
-    by_host = {
-        needs.host: needs
-        for needs in survey.needs
-        if needs.host not in refused
-        and needs.joined
-        and needs.drains(nodes[needs.node], leases.get(needs.node))
-    }
-    ordered = [by_host[member.host] for member in in_order(_members(by_host.values(), nodes, drains=True))]
-    ordered.sort(key=lambda each: (is_control_plane(nodes[each.node]), each.host not in options.canary_hosts))
+    drained = [needs for needs in survey.needs if needs.host not in refused and _drains(needs, nodes, leases)]
     return [
         _outlook_of(
-            needs,
-            nodes[needs.node],
-            leases.get(needs.node),
-            budget.domain_of(nodes[needs.node]),
-            cluster,
-            budgets,
-            options,
-            cut_by_driver,
+            needs, nodes[needs.node], leases.get(needs.node), cluster, budgets, options, cut_by_driver
         )
-        for needs in ordered
+        for needs, _ in _in_turn(drained, nodes, options, drains=True)
     ]
 
 
@@ -91,43 +75,48 @@ def look_further(
     refused: Collection[str] = (),
 ) -> list[UndrainedOutlook]:
     """Return the hosts that would be changed without a drain, in order."""
-    by_host = {needs.host: needs for needs in survey.needs}
     undrained = [
         needs
         for needs in survey.needs
-        if needs.host not in refused and needs.changes
-        if not (needs.joined and needs.drains(nodes[needs.node], leases.get(needs.node)))
+        if needs.host not in refused and needs.changes and not _drains(needs, nodes, leases)
     ]
-    ordered = in_order(_members(undrained, nodes, drains=False))
-    ordered.sort(key=lambda member: (member.stage.turn, member.host not in options.canary_hosts))
-    return [
-        UndrainedOutlook(
-            by_host[member.host],
-            member.stage,
-            _troubles_in_place(nodes[member.node], leases.get(member.node)) if member.node else (),
+    outlooks = []
+    for needs, stage in _in_turn(undrained, nodes, options, drains=False):
+        troubles: list[str] = []
+        if needs.joined:
+            node = nodes[needs.node]
+            troubles = obstacles(node, read_ended(leases.get(node.name), node), include_cordoned=True)
+        outlooks.append(UndrainedOutlook(needs, stage, tuple(troubles)))
+    return outlooks
+
+
+def _drains(needs: HostNeeds, nodes: Mapping[str, ClusterNode], leases: Mapping[str, Lease]) -> bool:
+    return needs.joined and needs.drains(nodes[needs.node], leases.get(needs.node))
+
+
+def _in_turn(
+    hosts: Iterable[HostNeeds], nodes: Mapping[str, ClusterNode], options: RolloutOptions, *, drains: bool
+) -> list[tuple[HostNeeds, Stage]]:
+    """Return hosts in the order of a roll-out, each with its stage."""
+    by_host = {needs.host: needs for needs in hosts}
+    members = [
+        Member(
+            needs.host,
+            needs.node if needs.joined else None,
+            drains,
+            control_plane=needs.joined and is_control_plane(nodes[needs.node]),
         )
-        for member in ordered
+        for needs in by_host.values()
     ]
-
-
-def _troubles_in_place(node: ClusterNode, lease: Lease | None) -> tuple[str, ...]:
-    return tuple(obstacles(node, read_ended(lease, node), include_cordoned=True))
-
-
-def _members(
-    needs: Iterable[HostNeeds], nodes: Mapping[str, ClusterNode], *, drains: bool
-) -> Iterator[Member]:
-    for host in needs:
-        node = nodes[host.node] if host.joined else None
-        control_plane = node is not None and is_control_plane(node)
-        yield Member(host.host, node.name if node else None, drains, control_plane=control_plane)
+    ordered = in_order(members)
+    ordered.sort(key=lambda member: (member.stage.turn, member.host not in options.canary_hosts))
+    return [(by_host[member.host], member.stage) for member in ordered]
 
 
 def _outlook_of(
     needs: HostNeeds,
     node: ClusterNode,
     lease: Lease | None,
-    domain: str,
     cluster: Cluster,
     budgets: Sequence[DisruptionBudget],
     options: RolloutOptions,
@@ -147,7 +136,7 @@ def _outlook_of(
     ]
     return NodeOutlook(
         needs=needs,
-        domain=domain,
+        domain=options.budget().domain_of(node),
         evicted=len(pods.evict),
         waits_for=tuple(line for pod in pods.evict for line in _budget_troubles(pod, budgets)),
         in_the_way=tuple(in_the_way),

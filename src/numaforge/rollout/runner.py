@@ -15,8 +15,8 @@ _MACHINE_CHARACTERS = 8
 def this_runner() -> str:
     """Return this process's name: user@host/machine/boot/PID namespace/PID.start; "" for unknown parts."""
     pid = os.getpid()
-    start = _start(pid) or ""
-    return f"{_user()}@{socket.gethostname()}/{_machine()}/{_boot()}/{_namespace()}/{pid}.{start}"
+    start, machine = _start(pid) or "", _text("/etc/machine-id")[:_MACHINE_CHARACTERS]
+    return f"{_user()}@{socket.gethostname()}/{machine}/{_boot()}/{_namespace()}/{pid}.{start}"
 
 
 def owner_of(runner: str) -> str:
@@ -39,10 +39,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         return str(os.getuid())
-
-
-def _machine() -> str:
-    return _text("/etc/machine-id")[:_MACHINE_CHARACTERS]
 
 
 def _boot() -> str:

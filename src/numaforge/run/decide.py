@@ -15,7 +15,7 @@ from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.imex.tray import planned_tray
 from numaforge.run.hosts.display import show_notices
-from numaforge.run.hosts.failures import fault
+from numaforge.run.hosts.errors import fault
 from numaforge.run.hosts.host_data import datum
 from numaforge.run.hosts.roles import remember
 

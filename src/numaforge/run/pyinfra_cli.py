@@ -28,8 +28,8 @@ from numaforge.report.terminal import remark
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.shards import shard_here
-from numaforge.run.hosts.connect_errors import connect_error
 from numaforge.run.hosts.connector import ask_for, use_own_connectors
+from numaforge.run.hosts.errors import connect_error
 from numaforge.run.hosts.failures import tell_refused
 from numaforge.run.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.run.hosts.inventories import (

@@ -38,7 +38,7 @@ def verdicts(*looks: Process | float | str, settled: bool = True) -> list[str]:
             at += look
             continue
         if isinstance(look, str):
-            continuity = continuity.worked()
+            continuity = replace(continuity, came_up=True)
             continue
         seen = continuity.observe(look, at, settled=settled)
         continuity, at = seen.after, at + 2.0

@@ -46,7 +46,7 @@ class Readiness(NamedTuple):
 
 def readiness_script(pod_roots: Sequence[str] = ROOT_DIRS) -> str:
     """Return the read-only script whose output `read_readiness` reads."""
-    versions = [f"{tool.name}={tool.version[0]}" for tool in TOOLS.values() if tool.version]
+    versions = [f"{tool.name}={tool.version}" for tool in TOOLS.values() if tool.version]
     facts = 'echo "boot $(cat /proc/sys/kernel/random/boot_id 2> /dev/null)"; echo "time $(date -u +%FT%TZ)"'
     return asking(
         shell.library("node/pods", "fleet/measure/measure")

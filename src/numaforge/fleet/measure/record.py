@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from numaforge.lib.codec import DocumentKind, KnownKeysOnly
@@ -29,39 +30,8 @@ class MeasuredKind(NamedTuple):
     steady: bool = True
 
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        MeasuredKind("memory-bandwidth", "memory read, in order", "MB/s", 1e7),
-        MeasuredKind("memory-random", "memory read, at random", "MB/s", 1e7),
-        MeasuredKind("memory-latency", "memory latency", "ns", 1e6, more_is_better=False),
-        MeasuredKind(
-            "timer-latency", "timer latency, largest", "us", 1e8, more_is_better=False, steady=False
-        ),
-        MeasuredKind(
-            "timer-latency-loaded",
-            "timer latency, largest, load on reserved CPUs",
-            "us",
-            1e8,
-            more_is_better=False,
-            steady=False,
-        ),
-        MeasuredKind("os-noise", "time taken by the system", "%", 100.0, more_is_better=False, steady=False),
-        MeasuredKind(
-            "os-noise-loaded",
-            "time taken by the system, load on reserved CPUs",
-            "%",
-            100.0,
-            more_is_better=False,
-            steady=False,
-        ),
-        MeasuredKind("to-gpu", "host to GPU", "GB/s", 1e4),
-        MeasuredKind("from-gpu", "GPU to host", "GB/s", 1e4),
-        MeasuredKind("between-gpus", "GPU to GPU", "GB/s", 1e5),
-        MeasuredKind("rdma-write", "RDMA write", "Gb/s", 1e4),
-        MeasuredKind("all-reduce", "all-reduce, bus bandwidth", "GB/s", 1e5),
-    )
-}
+_ROWS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+KINDS = {row["name"]: MeasuredKind(**row) for row in _ROWS}
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """What is measured on a machine, with its installed programs: one command for each figure."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from numaforge.fleet.measure.record import NotMeasured
@@ -25,8 +27,8 @@ class Tool(NamedTuple):
     """A program that measures: the arguments for its version, none of a kernel's tracer; its origin."""
 
     name: str
-    version: tuple[str, ...]
     origin: str
+    version: str = ""
 
 
 TIMERLAT, OSNOISE = "timerlat tracer", "osnoise tracer"
@@ -36,25 +38,8 @@ _TIMERLAT = "rtla timerlat top -c {cpus} -d {seconds}s -q"
 _OSNOISE = "rtla osnoise top -c {cpus} -d {seconds}s -q"
 _CYCLICTEST = "cyclictest -q -m -p 95 -a {cpus} -t {count} -D {seconds}"
 
-TOOLS = {
-    tool.name: tool
-    for tool in (
-        Tool("numactl", ("--version",), "package numactl"),
-        Tool("taskset", ("--version",), "package util-linux"),
-        Tool("sysbench", ("--version",), "package sysbench"),
-        Tool("stress-ng", ("--version",), "package stress-ng"),
-        Tool("cyclictest", ("--help",), "package rt-tests"),
-        Tool("rtla", ("--version",), "package rtla, or that of the kernel's tools"),
-        Tool("mlc", ("--version",), "Intel Memory Latency Checker"),
-        Tool("ib_write_bw", ("--version",), "package perftest"),
-        Tool("nvbandwidth", ("--help",), "github.com/NVIDIA/nvbandwidth"),
-        Tool("all_reduce_perf", ("--help",), "github.com/NVIDIA/nccl-tests"),
-        Tool("rocm-bandwidth-test", ("-v",), "package rocm-bandwidth-test"),
-        Tool("timeout", ("--version",), "coreutils"),
-        Tool(TIMERLAT, (), "CONFIG_TIMERLAT_TRACER of the kernel, and tracefs"),
-        Tool(OSNOISE, (), "CONFIG_OSNOISE_TRACER of the kernel, and tracefs"),
-    )
-}
+_ROWS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+TOOLS = {row["name"]: Tool(**row) for row in _ROWS}
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pyinfra.context import ctx_host, ctx_state
 
 from numaforge.lib.errors import HostError, NumaforgeError
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.run.hosts.connect_errors import connect_error
 from numaforge.run.hosts.connector import use_own_connectors
+from numaforge.run.hosts.errors import connect_error
 from numaforge.run.hosts.facts import detect
 
 Answer = TypeVar("Answer")

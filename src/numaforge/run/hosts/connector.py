@@ -14,8 +14,7 @@ from pyinfra.connectors.util import CommandOutput, extract_control_arguments, ma
 
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.run.hosts.connect_errors import HostConnectError
-from numaforge.run.hosts.failures import fault
+from numaforge.run.hosts.errors import HostConnectError, fault
 from numaforge.ssh import Destination, Login, ask_openssh, connect, destination_of
 from numaforge.ssh.openssh import CHECKING
 

@@ -1,18 +1,15 @@
 """A host's failure affects that host alone."""
 
-import os
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 from pyinfra import logger
 from pyinfra.api import Host
-from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 
 from numaforge.lib.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.report.printable import plain
 from numaforge.rollout import events
+from numaforge.run.hosts.errors import fault
 from numaforge.run.hosts.overview import overview
 from numaforge.run.hosts.patches import go_on_without_failed
 
@@ -41,23 +38,6 @@ def record_answer(host: Host, kind: str, answer: Callable[[], object]) -> None:
         events.record(kind, host.name, refused=str(fault(error)))
     else:
         events.record(kind, host.name, document=document)
-
-
-def fault(error: Exception) -> NumaforgeError:
-    """Return the error for a bug; raises pyinfra's own errors, and all with NUMAFORGE_TRACEBACK=1."""
-    if isinstance(error, PyinfraError) or os.environ.get("NUMAFORGE_TRACEBACK"):
-        raise error
-    if isinstance(error, OSError):
-        return HostError(str(error), remedy="see the messages of this host and of this machine")
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    refused = HostError(
-        f"internal error: {type(error).__name__}: {str(error)[:200]} "
-        f"({Path(frame.filename).name}, line {frame.lineno})",
-        remedy="nothing more is done on this host; please report it with the host's snapshot "
-        "(`numaforge capture`), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",
-    )
-    refused.__cause__ = error
-    return refused
 
 
 def print_error(host: Host, error: NumaforgeError) -> None:

@@ -11,7 +11,8 @@ from pyinfra.api.command import FunctionCommand
 
 from numaforge.lib import shell
 from numaforge.lib.errors import NumaforgeError
-from numaforge.run.hosts.failures import fault, print_error
+from numaforge.run.hosts.errors import fault
+from numaforge.run.hosts.failures import print_error
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")

@@ -29,7 +29,7 @@ from numaforge.report.fleet import (
     fleet_lines,
 )
 from numaforge.report.terminal import echo, progress, screen
-from numaforge.run.hosts.connect_errors import connect_error
+from numaforge.run.hosts.errors import connect_error
 from numaforge.run.hosts.patches import command_line
 from numaforge.run.hosts.processes import hosts_of
 

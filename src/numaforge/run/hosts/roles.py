@@ -12,7 +12,8 @@ from pyinfra.api import Host, deploy
 from pyinfra.api.arguments_typed import PyinfraOperation
 
 from numaforge.lib.errors import HostError, NumaforgeError
-from numaforge.run.hosts.failures import fail_host, fault
+from numaforge.run.hosts.errors import fault
+from numaforge.run.hosts.failures import fail_host
 
 if TYPE_CHECKING:
     from numaforge.machine.topology.model import NodeTopology
