@@ -23,8 +23,7 @@ from numaforge.report.terminal import progress, save, screen, show_answer
 
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
-    from numaforge.fleet.measure.record import MeasureOrder
-    from numaforge.fleet.measure.record import Measurement
+    from numaforge.fleet.measure.record import Measurement, MeasureOrder
 
 _how = partial(
     click.option, cls=GroupedOption, heading="How long, and what counts as slow", show_default=True

@@ -26,7 +26,8 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return a host's snapshot; `data` has KEY=VALUE pairs for pyinfra. Raises HostError."""
 
     def capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
-        from numaforge.run.hosts.capture import capture as capture_from  # after gevent has patched this process
+        # after gevent has patched this process
+        from numaforge.run.hosts.capture import capture as capture_from
 
         return capture_from(name, connection)
 
