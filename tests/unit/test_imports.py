@@ -50,7 +50,7 @@ def test_node_that_plans_itself_loads_no_tls() -> None:
 
 ROLLS_OUT = {
     f"numaforge.rollout.{name}"
-    for name in ("budget", "configz", "drain", "fleet", "gate", "kubectl", "leftovers", "node", "record")
+    for name in ("budget", "configz", "drain", "fleet", "gate", "kubectl", "node", "record")
 }
 OF_FEW_HOSTS = {"tomllib", "xml.etree", "http.client"}
 
@@ -102,4 +102,4 @@ def test_profile_section_builds_no_separate_validator() -> None:
 
 def test_forked_run_has_planning_and_rollout_preloaded() -> None:
     modules = loaded("from numaforge.run import pyinfra_cli; pyinfra_cli.prepare()")
-    assert not (ROLLS_OUT | PLANS) - modules - {"numaforge.rollout.leftovers"}
+    assert not (ROLLS_OUT | PLANS) - modules

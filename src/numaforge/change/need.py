@@ -62,10 +62,8 @@ def digest(goal: Goal) -> str:
 
 
 def _failed_before(plan: str, state: NodeState) -> str:
-    failure = state.failure
-    if failure is None or failure.plan != plan:
-        return ""
-    if state.fingerprint is not None and state.fingerprint.boot_id != failure.boot_id:
+    failure, fingerprint = state.failure, state.fingerprint
+    if failure is None or failure.plan != plan or (fingerprint and fingerprint.boot_id != failure.boot_id):
         return ""
     return (
         f"this plan was rolled back on this host at {failure.when}, and is not tried again by itself before "

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
+from numaforge.kubelet_minors.flags import flag_value
 from numaforge.lib.errors import NumaforgeError, ProfileError
+from numaforge.lib.reasons import Notice
 from numaforge.machine.snapshot.capture import parse_output
 from numaforge.machine.topology.read import read_topology
 from numaforge.planning.node import plan_node
@@ -42,8 +44,6 @@ def remember_plan(snapshot: Snapshot) -> None:
 
 def remember_removal(snapshot: Snapshot) -> None:
     """Plan a host without numaforge: no file is left, except for a kubelet flag that others need."""
-    from numaforge.rollout.leftovers import left_in_cluster  # imports what reads a cluster
-
     wish = datum(host, "numaforge_profile")
     allowed = load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
     machine = read_topology(snapshot)
@@ -51,6 +51,22 @@ def remember_removal(snapshot: Snapshot) -> None:
     unit = [file for file in plan.files if file.role == "kubelet"]
     notices = (*plan.notices, *left_in_cluster(machine))
     _remember(machine, replace(plan, files=tuple(unit), notices=notices))
+
+
+def left_in_cluster(machine: NodeTopology) -> tuple[Notice, ...]:
+    """Return what a removal leaves in the cluster of a planned node: Leases of its roll-out and budget."""
+    if machine.kubelet is None or flag_value(machine.kubelet.flags, "kubeconfig") is None:
+        return ()
+    if machine.previous_plan is None:
+        return ()
+    return (
+        Notice(
+            "left-in-cluster",
+            "the result of the roll-out and what nodes share stay in the cluster (docs/uninstall.md). After "
+            "the last node: `kubectl delete leases,configmaps,daemonsets --all-namespaces "
+            "-l app.kubernetes.io/managed-by=numaforge`",
+        ),
+    )
 
 
 def foreseen(answer: Answer) -> dict[str, Any]:

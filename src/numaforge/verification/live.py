@@ -1,6 +1,6 @@
 """A host's current state: its plan, and the state of everything in the plan."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -196,21 +196,19 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
     units = dict.fromkeys(unit for promise in promises for unit in promise.units(plan))
     properties = dict.fromkeys(each for promise in promises for each in promise.properties)
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
-    folders = {role.folder for role, promise in all_promises() if any(promise.asks(plan))}
+    folders = sorted({role.folder for role, promise in all_promises() if any(promise.asks(plan))})
+    # A role's probe.sh, and the state.sh that it shares with its part.
+    scripts = [f"roles/{folder}/{file}" for folder in folders for file in ("state", "probe")]
     return asking(
-        shell.library("lib/kernel_files", "lib/units", "verification/probe", LIBRARY, *_shell_of(folders))
+        shell.library(
+            "lib/kernel_files", "lib/units", "verification/probe", LIBRARY, *filter(shell.exists, scripts)
+        )
         + (shell.call("tell_units", [",".join(properties), *units]) if units else "")
         + "".join(asks)
         + shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
         + shell.call("tell_part", ["values", "tell_values", *_values(plan)])
         + bundle.reading([file.path for file in plan.files], known)
     )
-
-
-def _shell_of(roles: Collection[str]) -> list[str]:
-    """Return the roles' probe scripts: their probe.sh, and the state.sh that it shares with their parts."""
-    found = (f"roles/{role}/{file}" for role in sorted(roles) for file in ("state", "probe"))
-    return [name for name in found if shell.exists(name)]
 
 
 def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live:

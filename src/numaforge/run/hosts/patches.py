@@ -72,7 +72,8 @@ def read_frames_once() -> None:
     else is left alone. Until pyinfra reads frames without their source (`inspect.stack(0)`).
     """
     if _util.stack is inspect.stack and _util.getframeinfo is inspect.getframeinfo:
-        _util.stack, _util.getframeinfo = _stack, _frame_of
+        _util.stack = _stack
+        _util.getframeinfo = lambda frame: _Frame(frame.f_code.co_filename, frame.f_lineno)
 
 
 class _Frame(NamedTuple):
@@ -90,10 +91,6 @@ def _stack() -> list[tuple[FrameType]]:
         frames.append((frame,))
         frame = frame.f_back
     return frames
-
-
-def _frame_of(frame: FrameType) -> _Frame:
-    return _Frame(frame.f_code.co_filename, frame.f_lineno)
 
 
 def go_on_without_failed(state: State) -> None:

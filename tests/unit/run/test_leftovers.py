@@ -8,7 +8,7 @@ from numaforge.machine.topology.model import KubeletInstall, NodeTopology
 from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.planning.profiles import load_profile
-from numaforge.rollout.leftovers import left_in_cluster
+from numaforge.run.decide import left_in_cluster
 from tests.fixtures.machines import dgx_h100
 
 JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf",)
