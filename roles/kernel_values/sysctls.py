@@ -2,7 +2,7 @@
 
 To add a sysctl, add a row to sysctls.json: it is planned, written for each boot, set, verified, watched and
 audited like the others. A profile sets any other one by its name (`tuning.sysctls`). One with a key of its
-own in profiles is a row of machine/knobs.py, one that must never be set is a row of dangers.json.
+own in profiles is a row of machine/knobs.json, one that must never be set is a row of dangers.json.
 
 A limit or reserve is only raised, and so is each number of a row with several. Left out on purpose: the
 scheduler's latencies, gone since Linux 6.6 (EEVDF); default socket buffers of 128 MiB, which every socket of

@@ -1,18 +1,19 @@
-"""The kernel values that have their own profile keys: one row each.
+"""The kernel values that have their own profile keys: one row of knobs.json each.
 
 The row determines the profile's key and its documentation, what a snapshot captures, where the plan keeps
 the value, the file that sets it at every boot, the part of a maintenance that sets and restores it, what
 verification checks, and how TuneD's files are converted.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 Word = bool | int | str
 """A value in a profile."""
 
-_CPU = "/sys/devices/system/cpu"
 _SYSCTLS = "/proc/sys/"
 _MOST_DIGITS = 20
 
@@ -79,93 +80,32 @@ class Knob:
         return text if isinstance(self.word, tuple) and text in self.word else None
 
 
-def at(path: str) -> dict[str, dict[Word, str]]:
-    """Return the `files` of a knob with one file, where words are written as they are, true as 1."""
-    return {path: {}}
+_TABLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_FEATURES = {name: Feature(id=name, **row) for name, row in _TABLES["features"].items()}
+_TRUTHS: Mapping[str, Word] = {"true": True, "false": False}
 
 
-_THP = Feature(
-    "/sys/kernel/mm/transparent_hugepage/",
-    "no-transparent-hugepages",
-    "the kernel has no transparent huge pages",
-    "transparent_hugepages",
-)
-_TURBO = Feature(f"{_CPU}/", "no-turbo", "the frequency driver has no switch for turbo", "turbo")
-_KSM = Feature("/sys/kernel/mm/ksm/", "no-ksm", "this kernel merges no pages (KSM)", "ksm")
-_ASPM = Feature(
-    "/sys/module/pcie_aspm/parameters/", "no-pcie-aspm", "this kernel does not manage the power of PCIe links"
-)
+def _knob(row: Mapping[str, Any]) -> Knob:
+    """Return a row of knobs.json: "word" is "boolean", a list of words, or a number's minimum."""
+    word: type[bool] | tuple[str, ...] | AtLeast = bool
+    if row["word"] != "boolean":
+        word = tuple(row["word"]) if isinstance(row["word"], list) else AtLeast(**row["word"])
+    files = {
+        path: {_TRUTHS.get(name, name): text for name, text in texts.items()}
+        for path, texts in row["files"].items()
+    }
+    return Knob(
+        row["key"],
+        word,
+        files,
+        row["description"],
+        row["example"],
+        _FEATURES.get(row.get("feature", "")),
+        row.get("absent_is"),
+    )
 
 
-def _thp(name: str, word: type[bool] | tuple[str, ...] | AtLeast, description: str, example: Word) -> Knob:
-    key = f"transparent_hugepages.{name.replace('/', '.')}"
-    return Knob(key, word, at(f"{_THP.folder}{name}"), description, example, _THP)
-
-
-_TURBO_FILES: Mapping[str, Mapping[Word, str]] = {
-    f"{_CPU}/intel_pstate/no_turbo": {True: "0", False: "1"},
-    f"{_CPU}/cpufreq/boost": {},
-}
-
-KNOBS = (
-    Knob("turbo", bool, _TURBO_FILES, "Whether every CPU may run above its nominal frequency.", True, _TURBO),
-    Knob(
-        "ksm",
-        bool,
-        at("/sys/kernel/mm/ksm/run"),
-        "Whether the kernel merges identical pages. false stops it; pages already merged stay merged.",
-        False,
-        _KSM,
-        absent_is=False,
-    ),
-    Knob(
-        "numa_balancing",
-        bool,
-        at("/proc/sys/kernel/numa_balancing"),
-        "kernel.numa_balancing: whether the kernel moves pages to the threads that use them.",
-        False,
-    ),
-    Knob(
-        "nmi_watchdog",
-        bool,
-        at("/proc/sys/kernel/nmi_watchdog"),
-        "kernel.nmi_watchdog: whether the kernel interrupts each CPU to detect hangs. false frees a "
-        "performance counter.",
-        False,
-    ),
-    Knob(
-        "pcie_aspm",
-        ("default", "performance", "powersave", "powersupersave"),
-        at(f"{_ASPM.folder}policy"),
-        "How idle PCIe links save power; performance keeps them awake. If the firmware controls this, the "
-        "kernel refuses the value, and the change is undone.",
-        "performance",
-        _ASPM,
-    ),
-    _thp(
-        "enabled", ("always", "madvise", "never"), "When the kernel uses transparent huge pages.", "madvise"
-    ),
-    _thp(
-        "defrag",
-        ("always", "defer", "defer+madvise", "madvise", "never"),
-        "When an allocation waits while the kernel makes room for huge pages.",
-        "defer+madvise",
-    ),
-    _thp(
-        "shmem_enabled",
-        ("always", "within_size", "advise", "never", "deny", "force"),
-        "When shared memory and tmpfs get huge pages.",
-        "advise",
-    ),
-    _thp("khugepaged/defrag", bool, "Whether khugepaged may make room for huge pages.", False),
-    _thp("khugepaged/pages_to_scan", AtLeast(1), "Pages that khugepaged scans in one pass.", 4096),
-    _thp(
-        "khugepaged/scan_sleep_millisecs",
-        AtLeast(0),
-        "How long khugepaged sleeps between passes, in milliseconds.",
-        60000,
-    ),
-)
+KNOBS = tuple(map(_knob, _TABLES["knobs"]))
 
 KNOB_AT: Mapping[str, Knob] = {path: knob for knob in KNOBS for path in knob.files}
 """The knob of each file, by path."""

@@ -60,10 +60,22 @@ def known_sums(known_texts: Iterable[str]) -> str:
 
 def parse_states(answer: Answer, known_texts: Iterable[str] = ()) -> dict[str, FileState]:
     """Return the files that exist, by path; raises HostError for one that is no regular file."""
+    texts = {checksum(text): text for text in known_texts}
+    states = {}
     try:
-        return _states(answer, known_texts)
+        rights = {}
+        for line in answer.part("stat"):
+            mode, owner, group, path = line.split(" ", 3)
+            rights[path] = mode.zfill(4), owner, group
+        texts_sent = _sent_texts(answer.part("text"))
+        for digest, _, path in (line.partition("  ") for line in answer.part("sum")):
+            if path in rights:
+                text = texts_sent[path] if path in texts_sent else texts[digest]
+                if text is not None:
+                    states[path] = FileState(text, *rights[path])
     except (ValueError, KeyError) as error:
         raise HostError(f"the host's answer about its files is malformed: {error}") from error
+    return states
 
 
 def parse_checksums(answer: Answer, paths: Iterable[str]) -> dict[str, str]:
@@ -76,25 +88,6 @@ def parse_checksums(answer: Answer, paths: Iterable[str]) -> dict[str, str]:
             checksum, path = checksum[1:], path.replace("\\\\", "\\")
         by_path[path] = checksum
     return {path: by_path[path] for path in paths if path in by_path}
-
-
-def _states(answer: Answer, known_texts: Iterable[str]) -> dict[str, FileState]:
-    rights = dict(_rights_line(line) for line in answer.part("stat"))
-    sums = {path: digest for digest, _, path in (line.partition("  ") for line in answer.part("sum"))}
-    texts = {checksum(text): text for text in known_texts}
-    texts_sent = _sent_texts(answer.part("text"))
-    states = {}
-    for path, digest in sums.items():
-        if path in rights:
-            text = texts_sent[path] if path in texts_sent else texts[digest]
-            if text is not None:
-                states[path] = FileState(text, *rights[path])
-    return states
-
-
-def _rights_line(line: str) -> tuple[str, tuple[str, str, str]]:
-    mode, owner, group, path = line.split(" ", 3)
-    return path, (mode.zfill(4), owner, group)
 
 
 def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:

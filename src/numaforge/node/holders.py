@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numaforge.node.processes import ProcessOwner, owners
+from numaforge.node.processes import owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,9 +36,7 @@ PERSONAL_UNITS = re.compile(
     r"(sshd?(@.*)?|crond?|atd|anacron|containerd|crio|docker|podman|slurmd|pbs|k3s(-agent)?|rke2-.*|kubelet"
     r"|systemd-(logind|nspawn@.*)|(snap\.)?(lxc|lxd|incus)([.@-].*)?|libvirtd|virt.*d|gdm3?|sddm|lightdm)\.service"
 )
-TRANSIENT_UNITS = (
-    "/run/systemd/transient"  # those that systemd-run has made: a job, which nothing starts again
-)
+TRANSIENT_UNITS = "/run/systemd/transient"  # made by systemd-run: a job, which nothing starts again
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 
 
@@ -79,18 +77,15 @@ class Holder:
 
 def sorted_holders(pids: Iterable[int]) -> list[Holder]:
     """Return the holder of each process, without those that have ended or hold nothing up."""
-    holders = (_holder(pid, owner) for pid, owner in owners(pids).items())
-    return [holder for holder in holders if holder is not None]
-
-
-def _holder(pid: int, owner: ProcessOwner) -> Holder | None:
-    if owner.pod:
-        return Holder(pid, "pod", "", uid_in(owner.pod))
-    if owner.unit == FABRIC_UNIT:
-        return None
-    if owner.service and not is_transient(owner.service):
-        return Holder(pid, "unit", owner.service)
-    return Holder(pid, "other", "")
+    holders = []
+    for pid, owner in owners(pids).items():
+        if owner.pod:
+            holders.append(Holder(pid, "pod", "", uid_in(owner.pod)))
+        elif owner.service and owner.unit != FABRIC_UNIT and not is_transient(owner.service):
+            holders.append(Holder(pid, "unit", owner.service))
+        elif owner.unit != FABRIC_UNIT:
+            holders.append(Holder(pid, "other", ""))
+    return holders
 
 
 def uid_in(path: str) -> str:
@@ -112,7 +107,8 @@ def refuse_others(holders_by_device: Held, folder: Path, option: str) -> None:
     that held none at the look; `option` is the profile's key for naming further units.
     """
     seen_units, named_units = may_stop(folder)
-    allowed = pods_allowed()
+    # The UIDs of the pods that were left by the drain, as `uid_in` returns them; none without one.
+    allowed = {line.replace("-", "_") for line in lines_of(Path(LEASE))} if LEASE else set()
     for device, holders in holders_by_device:
         units = {holder.unit for holder in holders if holder.unit} - named_units
         personal = {unit for unit in units if PERSONAL_UNITS.fullmatch(unit)}
@@ -120,12 +116,10 @@ def refuse_others(holders_by_device: Held, folder: Path, option: str) -> None:
         if foreign:
             names = ", ".join(map(str, foreign))
             raise NotDoneError(f"{device} in use by {names}; end what is in use, and run again")
-        pods = ", ".join(
-            str(holder) for holder in holders if holder.kind == "pod" and holder.pod not in allowed
-        )
+        pods = [str(holder) for holder in holders if holder.kind == "pod" and holder.pod not in allowed]
         if pods:
             raise NotDoneError(
-                f"{device} in use by pods ({pods}), and the node was not drained of them; drain "
+                f"{device} in use by pods ({', '.join(pods)}), and the node was not drained of them; drain "
                 "it, or end the pods, and run again"
             )
         if newer := ", ".join(sorted(units - seen_units)):
@@ -135,16 +129,11 @@ def refuse_others(holders_by_device: Held, folder: Path, option: str) -> None:
             )
 
 
-def pods_allowed() -> set[str]:
-    """Return the UIDs of the pods that were left by the drain, as `uid_in` returns them; none without one."""
-    return {line.replace("-", "_") for line in lines_of(Path(LEASE))} if LEASE else set()
-
-
 def may_stop(folder: Path) -> tuple[set[str], set[str]]:
     """Return the units that were seen to hold a GPU, and those that the profile names."""
     words = [line.partition(" ")[::2] for line in lines_of(folder / "units")]
-    seen_units = {unit for kind, unit in words if kind == "seen"}
-    return seen_units, {unit for kind, unit in words if kind == "named"}
+    seen, named = ({unit for kind, unit in words if kind == wanted} for wanted in ("seen", "named"))
+    return seen, named
 
 
 def release(held: Callable[[], Held], folder: Path, option: str) -> None:
@@ -186,10 +175,8 @@ def stop_units(units: set[str], folder: Path) -> None:
     active = [
         unit for unit in sorted(bound(units)) if unit in units or systemctl("is-active", unit) == "active"
     ]
-    if jobs := [unit for unit in active if is_transient(unit)]:
-        raise NotDoneError(
-            f"{', '.join(jobs)}, which nothing starts again, would stop with {', '.join(units)}"
-        )
+    if jobs := ", ".join(unit for unit in active if is_transient(unit)):
+        raise NotDoneError(f"{jobs}, which nothing starts again, would stop with {', '.join(units)}")
     add_lines(folder / "stopped", [unit for unit in active if unit not in noted])
     systemctl("stop", *sorted(units))
 
@@ -244,9 +231,8 @@ def await_units(folder: Path) -> None:
     deadline = time.monotonic() + UNIT_SECONDS
     while down := [unit for unit in noted_units(folder) if systemctl("is-active", unit) != "active"]:
         if time.monotonic() > deadline:
-            raise NotDoneError(
-                f"{', '.join(down)}, which held a GPU, is not active again after {UNIT_SECONDS} s"
-            )
+            names = ", ".join(down)
+            raise NotDoneError(f"{names}, which held a GPU, is not active again after {UNIT_SECONDS} s")
         time.sleep(0.5)
 
 
@@ -259,12 +245,9 @@ def output(*command: str, text: str = "", seconds: float = COMMAND_SECONDS) -> t
         stdin.write(text.encode())
         stdin.seek(0)
         try:
+            environment = {**os.environ, "LC_ALL": "C"}
             process = subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "LC_ALL": "C"},
+                command, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT, env=environment
             )
         except FileNotFoundError:
             return 127, f"{command[0]} is not installed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numaforge.lib.errors import HostError
 from numaforge.lib.unfinished import Unfinished
@@ -12,9 +12,6 @@ from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.fence import Fingerprint
 from numaforge.node.pods import Pods
 from numaforge.node.work import OtherWork
-
-if TYPE_CHECKING:
-    pass
 
 
 class Look(NamedTuple):

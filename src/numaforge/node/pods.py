@@ -49,7 +49,6 @@ class Pods:
         return self if self.kubelets or self.unknown else replace(self, kubelet_down=why)
 
 
-_KINDS = ("alive", "left", "kubelet", "unknown")
 NOT_LOOKED_AT = Pods(unknown=("the node was not looked at",))
 
 
@@ -61,16 +60,13 @@ def root_dirs(install: KubeletInstall | None, planned: str | None) -> tuple[str,
 
 def read_pods(lines: Iterable[str]) -> Pods:
     """Read what `tell_pods` in pods.sh printed."""
-    by_kind: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {kind: [] for kind in ("alive", "left", "kubelet", "unknown")}
     for line in lines:
         kind, _, rest = line.partition(" ")
-        by_kind.setdefault(kind, []).append(_words(kind, rest))
-    alive, leftover, kubelets, unknown = (tuple(by_kind.get(kind, ())) for kind in _KINDS)
+        if kind in ("alive", "kubelet"):
+            pid, name, *more = rest.split(" ", 2)
+            rest = " ".join((f"process {pid} ({name})", *more))
+        if kind in by_kind:
+            by_kind[kind].append(rest)
+    alive, leftover, kubelets, unknown = map(tuple, by_kind.values())
     return Pods(alive, leftover, kubelets, unknown)
-
-
-def _words(kind: str, rest: str) -> str:
-    if kind not in ("alive", "kubelet"):
-        return rest
-    pid, name, *more = rest.split(" ", 2)
-    return " ".join((f"process {pid} ({name})", *more))

@@ -30,11 +30,8 @@ class ProcessOwner:
     @property
     def service(self) -> str:
         """The service to stop so that the process ends; "" in a session, a container, or a user's manager."""
-        return (
-            self.unit
-            if self.unit.endswith(".service") and not (self.pod or is_user_manager(self.unit))
-            else ""
-        )
+        is_service = self.unit.endswith(".service") and not (self.pod or is_user_manager(self.unit))
+        return self.unit if is_service else ""
 
 
 def opened(pattern: str) -> set[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from numaforge.lib.ordering import grouped
+
 KINDS: Mapping[str, str] = {
     "slurm": "drain the node in Slurm (scontrol update nodename=... state=drain), and wait for its jobs",
     "pbs": "take the node offline in PBS (pbsnodes -o), and wait for its jobs",
@@ -35,10 +37,9 @@ class OtherWork:
 
     def ended_without(self, permitted: Collection[str]) -> str:
         """Return the evidence of work that may not be ended, by kind; "" where there is none."""
-        lines = (
-            f"{kind}: {'; '.join(self.found[kind])}{', and more' if kind in self.more else ''}"
-            for kind in self._kinds_without(permitted)
-        )
+        more = dict.fromkeys(self.more, ", and more")
+        kinds = self._kinds_without(permitted)
+        lines = (f"{kind}: {'; '.join(self.found[kind])}{more.get(kind, '')}" for kind in kinds)
         return "; ".join((*lines, *self.unknown))
 
     def way_out(self, permitted: Collection[str]) -> str:
@@ -52,19 +53,8 @@ class OtherWork:
 
 def read_work(lines: Iterable[str]) -> OtherWork:
     """Read what `tell_work` in work.sh printed."""
-    by_kind: dict[str, list[str]] = {}
-    more, unknown, users = [], [], []
-    for line in lines:
-        word, _, rest = line.partition(" ")
-        match word:
-            case "work":
-                kind, _, work = rest.partition(" ")
-                by_kind.setdefault(kind, []).append(work)
-            case "more":
-                more.append(rest)
-            case "unknown":
-                unknown.append(rest)
-            case "user":
-                users.append(rest)
+    by_word = grouped(line.partition(" ")[::2] for line in lines)
+    more, unknown, users = (by_word.get(word, ()) for word in ("more", "unknown", "user"))
+    by_kind = grouped(work.partition(" ")[::2] for work in by_word.get("work", ()))
     of_known_kind = {kind: tuple(by_kind[kind]) for kind in KINDS if kind in by_kind}
     return OtherWork(of_known_kind, frozenset(more), tuple(unknown), tuple(users))

@@ -10,9 +10,9 @@ import json
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.node.holders import NotDoneError, OutdatedError
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 OUTDATED_STATUS = 3
-
-
 LOCK_SECONDS = 120
 
 
@@ -34,21 +32,16 @@ def alone(lock: str) -> Iterator[None]:
     Path(lock).parent.mkdir(mode=0o700, exist_ok=True)
     with Path(lock).open("w") as file:
         deadline = time.monotonic() + LOCK_SECONDS
-        while not _locked(file):
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if time.monotonic() >= deadline:
                 raise NotDoneError(
                     f"another process has worked on these GPUs for {LOCK_SECONDS} s: fuser -v {lock} names it"
                 )
             time.sleep(0.2)
         yield
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def note_earlier(folder: Path, gpus: Sequence[dict[str, Any]]) -> None:

@@ -25,9 +25,8 @@ def units_of(state: NodeState, part: str) -> tuple[str, ...]:
 
 def stops(holders: Iterable[str]) -> tuple[str, ...]:
     """Return a sentence about the units that hold a GPU and are stopped for its change."""
-    return tuple(
-        f"{unit}, which holds a GPU, may be stopped for that, and is started again" for unit in holders
-    )
+    rest = "which holds a GPU, may be stopped for that, and is started again"
+    return tuple(f"{unit}, {rest}" for unit in holders)
 
 
 class WorkerRole(NamedTuple):
@@ -102,13 +101,9 @@ def worker_files(
     may_stop: Sequence[str],
 ) -> dict[str, str]:
     """Return the files for a worker beside itself in its part's folder: GPUs, and units that it may stop."""
-    return {
-        "planned.json": _document(planned),
-        "found.json": _document(present),
-        "units": lines(
-            *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
-        ),
-    }
+    units = (*(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop))
+    documents = {"planned.json": _document(planned), "found.json": _document(present)}
+    return {**documents, "units": lines(*units)}
 
 
 def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
