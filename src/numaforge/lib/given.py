@@ -74,10 +74,7 @@ def read_text(
 
 
 def read_json(path: str | Path, *, most_mib: int = MOST_MIB, remedy: str | None = None) -> Any:
-    """Return what a file of JSON holds, which is read as by `read_text`.
-
-    Raises NumaforgeError, with the path and `remedy`, for a text that `parse_json` refuses.
-    """
+    """Return what a file of JSON holds; raises NumaforgeError, with the path and `remedy`."""
     text = read_text(path, most_mib=most_mib)
     try:
         return parse_json(text)

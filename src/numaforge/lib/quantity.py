@@ -63,10 +63,7 @@ class Quantity:
     @classmethod
     @lru_cache(maxsize=4096)  # the machines of a fleet repeat the same texts
     def parse(cls, text: str) -> Quantity:
-        """Read a quantity: rounded up to 1n, in binary notation at most 2^63-1.
-
-        Raises QuantityError with Kubernetes' text, and for an exponent that would hang Kubernetes.
-        """
+        """Read a quantity; raises QuantityError with Kubernetes' text, and where Kubernetes would hang."""
         match = _SHAPE.fullmatch(text)
         if not text or not match:
             raise QuantityError(FORMAT_ERROR)
@@ -166,11 +163,7 @@ ZERO = Quantity(Fraction(0))
 
 
 def parse_quantity(text: str | int) -> Fraction:
-    """Return the exact value of a quantity.
-
-    Raises NumaforgeError for an unknown suffix, such as `8GB`, and for a suffix alone, which Kubernetes reads
-    as 0.
-    """
+    """Return the exact value; raises NumaforgeError for an unknown suffix (`8GB`), and a suffix alone."""
     written = str(text)
     try:
         value = None if _ABSURD.search(written) else Quantity.parse(written).amount

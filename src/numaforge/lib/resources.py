@@ -18,10 +18,7 @@ def own_template_dir() -> Path | None:
 
 
 def profile_dir() -> Path:
-    """Return the folder that holds the ready profiles, one YAML file each.
-
-    Those at its top are for a purpose, those in `machines` for a kind of machine.
-    """
+    """Return the folder of the ready profiles, YAML files; those for a kind of machine are in `machines`."""
     return _PACKAGE / "profiles"
 
 

@@ -87,11 +87,7 @@ def validated(
     also_known: tuple[str, ...] = (),
     error: type[NumaforgeError] = NumaforgeError,
 ) -> Model:
-    """Return a mapping as its model.
-
-    `file` locates it, `also_known` are keys at the top that are read elsewhere. Raises `error` with every
-    mistake.
-    """
+    """Return a mapping as its model; raises `error` with every mistake. `also_known`: read elsewhere."""
     try:
         return model.model_validate(document)
     except ValidationError as invalid:

@@ -31,10 +31,7 @@ def assignments(variables: dict[str, str]) -> str:
 
 
 def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
-    """Return a call of a shell function that does nothing when it arrives truncated.
-
-    `data` is its stdin: plain lines, none equal to END_OF_DATA.
-    """
+    """Return a call that does nothing when it arrives truncated; `data`, plain lines, is its stdin."""
     heredoc = f" <<'END_OF_DATA'\n{data}END_OF_DATA\n" if data else "\n"
     return f"numaforge_main() {{\n{shlex.join([function, *arguments])}{heredoc}}}\nnumaforge_main || exit 1\n"
 
@@ -48,10 +45,7 @@ def on_stdin(script: str) -> str:
 
 
 def line(text: str) -> str:
-    """Return a text that must be one line of a data file.
-
-    Raises HostError for one that is not: a path or a value that was read from a host may hold anything.
-    """
+    """Return a text that is one line of a data file; raises HostError for one that is not."""
     if re.search(r"[\n\r\0]", text):
         raise HostError(f"{text!r} is more than one line")
     return text

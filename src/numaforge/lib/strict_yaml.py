@@ -35,10 +35,7 @@ class _NotAcceptedError(Exception):
 
 
 class _StrictLoader(_BASE):  # type: ignore[misc]
-    """A SafeLoader that refuses a duplicate key, where YAML would drop the first.
-
-    Dates and times are texts, as in JSON.
-    """
+    """A SafeLoader that refuses a duplicate key; dates and times are texts, as in JSON."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (as PyYAML has it)
         first: [(tag, form) for tag, form in forms if tag not in _TEXTS]
@@ -118,10 +115,7 @@ def read_yaml(
 def read_last_keys(
     text: str, file: str, error: type[NumaforgeError] = NumaforgeError
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the content of a YAML text with one document, and the places of duplicate keys.
-
-    The last one wins, as for sigs.k8s.io/yaml. Else raises `error` as `read_yaml` does.
-    """
+    """Return one document, whose last key wins as for sigs.k8s.io/yaml, and the places of duplicates."""
     documents, repeated = read_manifests(text, file, error)
     return _only(documents, file, error), repeated
 
@@ -137,10 +131,7 @@ def _only(documents: Iterable[Any], file: str, error: type[NumaforgeError]) -> A
 def read_manifests(
     text: str, file: str, error: type[NumaforgeError] = NumaforgeError
 ) -> tuple[list[Any], tuple[str, ...]]:
-    """Return the documents of a file for a cluster, and the places of duplicate keys.
-
-    The last one wins, as for kubectl. Else raises `error` as `read_yaml` does.
-    """
+    """Return a file's documents, whose last key wins as for kubectl, and the places of duplicates."""
     repeated: list[str] = []
     documents = read_yaml_documents(text, file, error, partial(_ManifestLoader, repeated=repeated))
     return list(documents), tuple(repeated)

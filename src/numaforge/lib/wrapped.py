@@ -47,10 +47,7 @@ def by_name(texts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def texts_in(documents: Sequence[Mapping[str, Any]], path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the texts in documents that deploy them: owner, name, text.
-
-    Raises PlanError for a default, or the label of a Node, that names a missing one.
-    """
+    """Yield owner, name and text; raises PlanError for a default or a Node's label of a missing one."""
     maps = {_name(one): mapping(one.get("data")) for one in documents if one.get("kind") == "ConfigMap"}
     if problems := [*_missing_names(documents, maps)]:
         raise PlanError("; ".join(problems), where=path, remedy="name a configuration that exists")

@@ -23,10 +23,7 @@ class UnreadableOutputError(NumaforgeError):
 
 
 def refusal(text: str, expected: str) -> UnreadableOutputError:
-    """Return the error for an output without `wanted`, with the line that explains it.
-
-    The last line is often a source location or a note that is always printed; the error is above it.
-    """
+    """Return the error for an output without what is `expected`, with the line that explains it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line) and not _PLACE_IN_SOURCE.search(line)]
     if complaints:
@@ -81,10 +78,7 @@ def sysbench_memory(text: str) -> dict[str, float]:
 
 @complete
 def stress_ng_memrate(text: str) -> dict[str, float]:
-    """Return the MB/s that all instances of `stress-ng --memrate` read together, in words of 64 bits.
-
-    stress-ng prints the mean of its instances, with 2^20 bytes in a MB.
-    """
+    """Return the MB/s that all instances of `stress-ng --memrate` read; it prints their mean in MiB/s."""
     form = r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec \(\w+ mean of (\d+) instances?\)$"
     rate, instances = _only(form, text, "line of stress-ng's memrate for read64").groups()
     return {"": number(rate, "rate of memrate") * number(instances, "count of instances") * 2**20 / 1e6}
@@ -185,10 +179,7 @@ def _nvbandwidth(text: str) -> dict[tuple[str, str], float]:
 
 @complete
 def rocm_bandwidth_host(text: str) -> dict[str, float]:
-    """Return the GB/s of rocm-bandwidth-test from a host's memory to each GPU, by the GPU's PCI address.
-
-    Of several NUMA nodes with memory, the fastest counts.
-    """
+    """Return the GB/s from the host's memory, the fastest NUMA node's, to each GPU by PCI address."""
     return _rocm(text, to_gpu=True)
 
 
@@ -246,10 +237,7 @@ def _matrix(text: str, columns: Sequence[str], lines: Iterator[str]) -> dict[tup
 
 @complete
 def perftest_write(text: str) -> dict[str, float]:
-    """Return the average Gb/s of `ib_write_bw --report_gbits`.
-
-    Its columns are bytes, iterations, peak, average and messages.
-    """
+    """Return the average Gb/s of `ib_write_bw --report_gbits`: bytes, iterations, peak, average, messages."""
     if "BW average[Gb/sec]" not in text:
         raise refusal(text, "table of ib_write_bw in Gb/sec")
     row = r"^[ \t]*\d+[ \t]+\d+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]*$"

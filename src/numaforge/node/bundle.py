@@ -46,10 +46,7 @@ def read_script(paths: Sequence[str]) -> str:
 
 
 def reading(paths: Sequence[str], known_texts: Iterable[str] = ()) -> str:
-    """Return the part of a larger script that reads files.
-
-    A file whose text is among the `known_texts` ones is not sent.
-    """
+    """Return a part of a script that reads files; it does not send a text of `known_texts`."""
     return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known_texts), *paths])
 
 

@@ -50,10 +50,7 @@ class OutdatedError(NotDoneError):
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that has a GPU open: "unit" (of systemd), "pod" (in a container of one), or "other".
-
-    `pod` is the UID of its pod, as `uid_in` returns it.
-    """
+    """A process that has a GPU open: "unit" (of systemd), "pod" (its UID as of `uid_in`), or "other"."""
 
     pid: int
     kind: str
@@ -224,10 +221,7 @@ def systemctl(*arguments: str) -> str:
 
 
 def await_units(folder: Path) -> None:
-    """Wait until the stopped units are active again.
-
-    Raises NotDoneError for one that is not.
-    """
+    """Wait until the stopped units are active again; raises NotDoneError for one that is not."""
     deadline = time.monotonic() + UNIT_SECONDS
     while down := [unit for unit in noted_units(folder) if systemctl("is-active", unit) != "active"]:
         if time.monotonic() > deadline:
@@ -237,10 +231,7 @@ def await_units(folder: Path) -> None:
 
 
 def output(*command: str, text: str = "", seconds: float = COMMAND_SECONDS) -> tuple[int, str]:
-    """Run a command on a text; return its exit status and output.
-
-    A command that does not end in time is killed, but not awaited: it may be stuck in a driver.
-    """
+    """Return a command's exit status and output; a late one is killed, not awaited: a driver may hold it."""
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
         stdin.write(text.encode())
         stdin.seek(0)

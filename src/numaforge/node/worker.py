@@ -25,10 +25,7 @@ LOCK_SECONDS = 120
 
 @contextmanager
 def alone(lock: str) -> Iterator[None]:
-    """Hold a lock in a folder for root alone: elsewhere any user could hold it.
-
-    Raises NotDoneError where another process holds it for LOCK_SECONDS.
-    """
+    """Hold a lock in a folder of root's; raises NotDoneError where another has it for LOCK_SECONDS."""
     Path(lock).parent.mkdir(mode=0o700, exist_ok=True)
     with Path(lock).open("w") as file:
         deadline = time.monotonic() + LOCK_SECONDS

@@ -29,10 +29,7 @@ _HELLO, _FORWARD, _OPENED = 0x1, 0x10000008, 0x80000006  # OpenSSH's PROTOCOL.mu
 
 
 def dial(destination: Destination, seconds: float) -> socket.socket:
-    """Return a socket that leads to a host's sshd.
-
-    Raises HostError where a jump host refuses to let us in, and HostUnreachableError.
-    """
+    """Return a socket to a host's sshd; raises HostError by a jump host, and HostUnreachableError."""
     if jump := destination.jump:
         _refuse_circle(jump)
         return _jump(jump).forward(destination.host, destination.port, seconds)

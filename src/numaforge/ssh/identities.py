@@ -54,10 +54,7 @@ def identities(destination: Destination, *, agent: bool, files: bool) -> Iterato
 
 
 def identity(path: str, password: str | None, destination: Destination) -> Iterator[PKey]:
-    """Yield the key of host data: with its certificates, by an agent that has it, or from its file.
-
-    Raises HostError with what is wrong with the file.
-    """
+    """Yield the key of host data, certified ones first; raises HostError with what is wrong with the file."""
     mistake = key_mistake(path)
     if mistake:
         raise HostError(mistake)

@@ -272,10 +272,7 @@ def _known_key(line: str) -> KnownKey | None:
 
 
 def _is_revoked_by(file: str, key: PKey) -> bool:
-    """Return whether RevokedHostKeys lists a key; it may be OpenSSH's own list in binary.
-
-    Like OpenSSH, a list that cannot be read refuses every key.
-    """
+    """Return whether RevokedHostKeys, a list or OpenSSH's binary, names a key, or cannot be read."""
     with NamedTemporaryFile("w", suffix=".pub") as public:
         public.write(f"{key.get_name()} {key.get_base64()}\n")
         public.flush()

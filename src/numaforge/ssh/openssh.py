@@ -56,10 +56,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Destination:
-    """How OpenSSH would reach a host.
-
-    `settings` are the values of ssh_config's keywords in lower case, in OpenSSH's order.
-    """
+    """How OpenSSH would reach a host: `settings` are the values by keyword in lower case, in its order."""
 
     question: Question
     settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -83,10 +80,7 @@ class Destination:
 
     @property
     def jump(self) -> Question | None:
-        """The last of its jump hosts, reached through those before it; None without any.
-
-        Raises HostError for unreadable settings.
-        """
+        """The last jump host, reached through those before it; raises HostError for unreadable settings."""
         earlier_hops, _, last = self.get("proxyjump").rpartition(",")
         if not last:
             return None
@@ -207,10 +201,7 @@ def _jump_of(answer: Destination | HostError) -> Question | None:
 
 
 def destination_of(name: str, data: Mapping[str, Any]) -> Destination:
-    """Return how OpenSSH would reach a host.
-
-    Raises HostError where it cannot use its configuration.
-    """
+    """Return how OpenSSH would reach a host; raises HostError where it cannot use its configuration."""
     question = question_of(name, data)
     if question not in _answers:
         ask_openssh([(name, data)])
@@ -312,10 +303,7 @@ def without_openssh() -> str:
 
 
 def _read_by_paramiko(question: Question) -> Destination:
-    """Return how to reach a host by paramiko's reading of ssh_config, which knows no Include.
-
-    Raises HostError where that does not suffice.
-    """
+    """Return how to reach a host by paramiko, without Include; raises HostError where that is not enough."""
     file = Path(question.config or "~/.ssh/config").expanduser()
     text = file.read_text("utf-8", "replace") if file.is_file() else ""
     try:

@@ -32,10 +32,7 @@ _LOCAL_LIMIT_SECONDS = 180
 
 
 def script(root: str = "") -> str:
-    """Return the POSIX sh script that captures a host when it is piped into `sh -s`.
-
-    With `root` it captures the tree below that folder instead and runs none of the host's commands.
-    """
+    """Return the POSIX sh script that captures a host, or the tree below `root` without any command."""
     return asking(_capture(root))
 
 
@@ -443,10 +440,7 @@ class _Tree:
                 yield path, text
 
     def _kubelet_paths(self) -> Iterator[str]:
-        """Yield the files of daemons, and those that the flags in the kubelet's unit name.
-
-        A folder has no systemd that says which process is the kubelet: no command line is read.
-        """
+        """Yield the files of daemons, and those that the flags in the kubelet's unit, no process's, name."""
         daemons, host_daemons = map(self._processes, (catalogue.DAEMONS, catalogue.HOST_DAEMONS))
         yield from (f"{process}/{name}" for process in daemons for name in ("comm", "cgroup"))
         yield from (f"{process}/{name}" for process in host_daemons for name in ("comm", "cgroup", "limits"))

@@ -19,10 +19,7 @@ NUMA = "/sys/devices/system/node"
 
 
 class Attributes(NamedTuple):
-    """Small files: `names` below every folder that matches `folders`.
-
-    A name may hold alternatives, `new|old`: the first one that exists is taken.
-    """
+    """Small files: `names`, each the first of `new|old` that exists, below the folders of `folders`."""
 
     folders: str
     names: str

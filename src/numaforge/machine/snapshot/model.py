@@ -60,10 +60,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str) -> "Snapshot":
-        """Read a snapshot back.
-
-        Raises SnapshotError when the text is cut short, is no snapshot, or has another schema.
-        """
+        """Read a snapshot back; raises SnapshotError for a cut text, or one of another kind or schema."""
         try:
             document = parse_json(text)
         except NotJsonError as error:
@@ -72,10 +69,7 @@ class Snapshot:
 
     @classmethod
     def from_document(cls, document: object) -> "Snapshot":
-        """Read a snapshot's JSON data back.
-
-        Raises SnapshotError when it is no snapshot, has another schema, or holds what is no text.
-        """
+        """Read a snapshot's JSON data back; raises SnapshotError for any other."""
         if not isinstance(document, dict) or document.get("kind") != KIND:
             raise SnapshotError("JSON, but not a numaforge snapshot", remedy=_TAKE_ANOTHER)
         schema = document.get("schema")

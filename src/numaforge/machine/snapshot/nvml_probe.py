@@ -42,10 +42,7 @@ PROCESSES = (
 
 
 def answers(nvml: ModuleType) -> dict[str, Any]:
-    """Return NVML's answers for this machine, as plain JSON data; None for each missing answer.
-
-    A driver that does not start leaves its reason under "error".
-    """
+    """Return NVML's answers as plain JSON data, None for a missing one; "error" is why it did not start."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError_FunctionNotFound:

@@ -74,10 +74,7 @@ def extended_capabilities(space: bytes) -> Iterator[tuple[int, int]]:
 
 
 def cards(vpds: Mapping[str, bytes]) -> dict[str, str]:
-    """Return `card N` by path for the functions whose VPD has the keyword V3: equal ones are one card.
-
-    The value itself identifies the card, and stays out.
-    """
+    """Return `card N` by path: functions whose VPD has the same V3, which stays out, are of one card."""
     serials = {path: value for path, vpd in sorted(vpds.items()) if (value := _keyword(vpd, b"V3"))}
     numbers = {value: number for number, value in enumerate(dict.fromkeys(serials.values()))}
     return {path: f"card {numbers[value]}" for path, value in serials.items()}

@@ -22,20 +22,13 @@ _ERRORS = re.compile(r"(ue|ce): ([0-9]{1,12})$", re.MULTILINE)
 
 
 def partition_names(present: str) -> str | None:
-    """Return the prefix of the kernel's names for partition devices; None where there are none.
-
-    `present` lists existing paths. The prefix is "amdgpu_xcp_", or "amdgpu_xcp."
-    (ROCm/k8s-device-plugin#157).
-    """
+    """Return the prefix of partition devices, "amdgpu_xcp_" or "amdgpu_xcp." (ROCm/k8s-device-plugin#157)."""
     forms = {match[1] for path in present.split() if (match := PARTITION_DEVICE.fullmatch(path))}
     return forms.pop() if len(forms) == 1 else None
 
 
 def with_amdgpu(gpu: Gpu, files: Mapping[str, str], partition_name: str | None = None) -> Gpu:
-    """Return the GPU with its driver's answers; unchanged where amdgpu has not bound it.
-
-    `partition_name` is the prefix of the partition devices' names.
-    """
+    """Return the GPU with its driver's answers and the prefix of the names of its partitions' devices."""
     if gpu.vendor != AMD:
         return gpu
 

@@ -41,10 +41,7 @@ class Inventory:
 
 
 def read_inventory(files: Mapping[str, str]) -> Inventory:
-    """Return the CPUs.
-
-    Raises TopologyError when neither sysfs nor /proc/cpuinfo names one.
-    """
+    """Return the CPUs; raises TopologyError when neither sysfs nor /proc/cpuinfo names one."""
     by_cpu: dict[int, dict[str, str]] = {}
     for path, text in files.items():
         if match := _CPU_FILE.fullmatch(path):
@@ -94,10 +91,7 @@ def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
 
 
 def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
-    """Return core_id and physical_package_id of each online CPU, as the kernel writes them.
-
-    None where a CPU lacks one of them.
-    """
+    """Return the kernel's core_id and physical_package_id of each online CPU; None where one lacks them."""
     names = ("topology/core_id", "topology/physical_package_id")
     texts_of = {
         cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.cpus.online

@@ -41,10 +41,7 @@ def to_document(topology: NodeTopology) -> dict[str, Any]:
 
 
 def from_document(document: object) -> NodeTopology:
-    """Read a document back.
-
-    Raises TopologyError for another schema, and for a field that is missing or of the wrong kind.
-    """
+    """Read a document back; raises TopologyError for another schema, and for a missing or wrong field."""
     read = TOPOLOGY.decode(document)
     for where, message in _contradictions(read):
         raise TopologyError(message, where=f"topology.{where}", remedy=TOPOLOGY.remedy)

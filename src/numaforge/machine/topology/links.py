@@ -63,10 +63,7 @@ class LinkMatrix(NamedTuple):
 
 
 def link_matrix(topology: NodeTopology) -> LinkMatrix:
-    """Return the distances between all GPUs, accelerators and NICs.
-
-    NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all.
-    """
+    """Return the distances between GPUs, accelerators and NICs: those with an RDMA device, else all."""
     managing = {device.name for device in topology.rdma_devices if device.management}
     cpus_of: dict[int | None, CpuSet] = {node.id: node.cpus for node in topology.numa_nodes}
     devices = tuple(
@@ -125,10 +122,7 @@ def pci_distance(one: Function, peer: Function, topology: NodeTopology) -> str |
 
 
 def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
-    """Return the switches on the way from the root port down to a function, each by its upstream port.
-
-    A switch shows as two bridges, its upstream and one downstream port.
-    """
+    """Return the switches from the root port down to a function: of two bridges each, its upstream port."""
     return tuple(path[2:-1:2])
 
 

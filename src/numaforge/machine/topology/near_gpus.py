@@ -16,10 +16,7 @@ from numaforge.machine.topology.rails import carriers, distance_to_device
 
 
 class MostLinked(NamedTuple):
-    """The sets of GPUs of one NUMA node, by PCI address, that have the most NVLinks among them.
-
-    `alike`: all sets of this size have as many, and through switches.
-    """
+    """The sets of GPUs on a NUMA node with the most NVLinks; `alike`: all sets have as many, by switches."""
 
     nvlinks: int
     sets: tuple[tuple[str, ...], ...]

@@ -54,10 +54,7 @@ def read_smi_driver(text: str) -> NvidiaDriver:
 
 
 def read_smi_gpus(text: str) -> Iterator[Gpu]:
-    """Yield every GPU of the document.
-
-    It has no NVLinks, no NUMA node, and of GPU instances only the ids. Raises TopologyError for broken XML.
-    """
+    """Yield every GPU: no NVLinks, no NUMA node, ids of instances alone; raises TopologyError for bad XML."""
     log = _log(text)
     gpus = list(log.iter("gpu"))
     # They are in NVML's order; where one is missing, positions are not indexes.

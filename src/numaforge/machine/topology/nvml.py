@@ -83,10 +83,7 @@ def read_nvml_driver(nvml: Mapping[str, Any]) -> NvidiaDriver:
 
 
 def read_nvml_gpus(nvml: Mapping[str, Any]) -> Iterator[Gpu]:
-    """Yield every GPU; one whose handle NVML refused has "" for an address, and why it was refused.
-
-    Raises TopologyError for answers that are not NVML's.
-    """
+    """Yield every GPU; one without a handle has "" for an address. Raises TopologyError for other answers."""
     _check(nvml)
     offers: dict[str, tuple[MigProfileOffer, ...]] = {}
     for gpu in nvml.get("gpus", []):
@@ -94,10 +91,7 @@ def read_nvml_gpus(nvml: Mapping[str, Any]) -> Iterator[Gpu]:
 
 
 def sysfs_address(bus_id: str) -> str:
-    """Return "0000:1b:00.0" for NVML's "00000000:1B:00.0"; a domain that needs more digits keeps them.
-
-    Raises TopologyError for what is no address.
-    """
+    """Return "0000:1b:00.0" for NVML's "00000000:1B:00.0"; raises TopologyError for what is no address."""
     if not _BUS_ID.fullmatch(bus_id):
         message = f"{shown(bus_id)} is not the address of a PCI function"
         raise TopologyError(message, where="the driver's answer")

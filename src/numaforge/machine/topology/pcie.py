@@ -22,10 +22,7 @@ _PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc|amdkf
 
 
 def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
-    """Return the functions whose configuration space, IOMMU group or link was captured for GPUDirect.
-
-    They are GPUs, network functions and the bridges above them; empty without RDMA devices.
-    """
+    """Return GPUs, network functions and the bridges above them; empty without RDMA devices."""
     return tuple(
         PciFunction(
             pci_address=function.address,
