@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaforge.lib.errors import PlanError
-from numaforge.machine.topology.gpu_models import COMPUTE_DIES, MODELS
-from numaforge.machine.topology.slices import PARTITIONS
+from numaforge.machine.topology.gpu_models import COMPUTE_DIES, MODELS, PARTITIONS
 from numaforge.machine.topology.vendors import AMD
 
 MEMORY_MODES = ("NPS1", "NPS2", "NPS4", "NPS8")

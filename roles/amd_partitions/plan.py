@@ -11,8 +11,8 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import grouped
 from numaforge.lib.reasons import Decision, Notice, Reasoned
+from numaforge.machine.topology.gpu_models import partitions_in
 from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
-from numaforge.machine.topology.slices import partitions_in
 from numaforge.machine.topology.vendors import AMD
 from numaforge.roles.amd_partitions.config_manager import refuse_for_manager
 from numaforge.roles.amd_partitions.instance import AmdGpu, AmdPartitionsPlan

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from itertools import count
 
+from numaforge.machine.topology.gpu_models import mig_devices
 from numaforge.machine.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology
-from numaforge.machine.topology.slices import mig_devices
 from numaforge.machine.topology.vendors import NVIDIA, listed_by_nvml
 from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import known_model

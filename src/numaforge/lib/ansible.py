@@ -20,7 +20,6 @@ from numaforge.lib.errors import HostError
 SUFFIXES = (".yaml", ".yml", ".ini", ".cfg", ".json", ".toml")
 READ = "NUMAFORGE_ANSIBLE_INVENTORY"
 """The variable that names the file of an inventory that the command has read, for the runs that it starts."""
-
 _MOST_BYTES = 2**16
 _YAML_OR_INI = re.compile(
     r"---|\[[\w.:-]+\]\s*(#.*)?$|\w[\w.-]*:\s*(#.*)?$|\S+\s+ansible_\w+=|[A-Za-z0-9][\w.-]*$"
@@ -99,10 +98,7 @@ def read_inventory(source: str) -> AnsibleInventory:
 
 @cache
 def read_once(source: str) -> str:
-    """Read an inventory into a file for the runs that this process starts; return its path.
-
-    It has mode 0600, and goes when this process ends. Raises HostError.
-    """
+    """Read an inventory into a file of mode 0600 that goes with this process; raises HostError."""
     folder = Path(tempfile.mkdtemp(prefix="numaforge-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "inventory.json"
@@ -144,10 +140,7 @@ def _listed(source: str) -> Mapping[str, Any]:
 
 
 def translated(document: Mapping[str, Any]) -> AnsibleInventory:
-    """Return what `ansible-inventory --list` prints, under our names.
-
-    Of a host's variables it keeps ours, and Ansible's own that say how it is reached.
-    """
+    """Return what `ansible-inventory --list` prints: our variables, and Ansible's that say how to log in."""
     variables = document.get("_meta", {}).get("hostvars", {})
     members = {name: _members(name, document, ()) for name in document if name != "_meta"}
     names = dict.fromkeys([*members.pop("all", ()), *chain(*members.values())])
@@ -200,10 +193,7 @@ def _unreadable(value: object) -> str:
 
 
 def lost_logins(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the replacement for each datum that changes which machine or user is reached.
-
-    Ignores Ansible's data next to pyinfra's own, in an inventory for both.
-    """
+    """Return the replacement for each datum, beside pyinfra's, that changes which host or user is reached."""
     logins = {}
     for name in data:
         if not name.startswith(_PREFIX) or data[name] in (None, ""):

@@ -18,7 +18,6 @@ from numaforge.lib.given import MOST_MIB
 
 BYTES_PER_LINE = 128
 """The bytes of a line besides its text: Python's overhead per string."""
-
 _CHUNK = 2**16
 
 
@@ -45,10 +44,7 @@ class Allowance:
 
 
 def unpacked(packed: bytes) -> bytes:
-    """Return what gzip packed; for a truncated text, the readable part.
-
-    Raises zlib.error for anything else, TooMuchOutputError where the result exceeds the limit.
-    """
+    """Return what gzip packed, or its readable part; raises zlib.error for others, TooMuchOutputError."""
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
     allowance, parts = Allowance(), []
     while packed:

@@ -33,10 +33,7 @@ class KnownKeysOnly:
 
 @dataclass(frozen=True)
 class DocumentKind(Generic[Held]):
-    """One kind of document: its name, its schema's number, and its dataclass.
-
-    An unreadable document is refused with `error`; `remedy` says what to do about it.
-    """
+    """One kind of document: name, schema's number, dataclass; a bad one is refused with `error`, `remedy`."""
 
     name: str
     number: int

@@ -14,10 +14,7 @@ CPULIST_PATTERN = r"^(\s*[0-9]+(-[0-9]+)?\s*(,\s*[0-9]+(-[0-9]+)?\s*)*)?$"
 
 
 def parse_cpulist(text: str) -> frozenset[int]:
-    """Return the ids in a cpulist; the empty string is the empty set.
-
-    Raises NumaforgeError for anything but comma-separated ids and ascending ranges.
-    """
+    """Return the ids in a cpulist, none in ""; raises NumaforgeError for anything else."""
     ids: set[int] = set()
     for part in text.strip().split(",") if text.strip() else []:
         first, dash, last = part.strip().partition("-")

@@ -25,10 +25,7 @@ _OURS = "numaforge "
 
 
 def asking(script_text: str) -> str:
-    """Return a script whose answer `Answer.of` reads, with the exit status of this one.
-
-    The shell reads up to the closing bracket before it runs anything, so that half a script does nothing.
-    """
+    """Return a script whose answer `Answer.of` reads; half a script does nothing: it is in brackets."""
     token = secrets.token_hex(8)
     return (
         f"ANSWER='{_OURS}{token}'\n{shell.library('lib/framing')}echo '{_OURS}answers {token}'\n"

@@ -14,13 +14,10 @@ from numaforge.lib.errors import NumaforgeError
 
 MOST_MIB = 64
 """The size limit of a file. The largest snapshot in tests/machines has 1.3 MB."""
-
 DEEPEST = 100
 """The nesting limit of documents; topologies and plans have fewer than ten levels."""
-
 MOST_DIGITS = 20
 """The most digits of a whole number: those of the largest uint64."""
-
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """Some editors write it before a text."""
 
@@ -43,10 +40,7 @@ class NotJsonError(ValueError):
 def read_text(
     path: str | Path, *, most_mib: int = MOST_MIB, error: type[NumaforgeError] = NumaforgeError
 ) -> str:
-    """Return the text of a file, a pipe, or (`-`) standard input.
-
-    Raises `error`, with the path: unreadable, larger than `most_mib`, not UTF-8, a pipe without a writer.
-    """
+    """Return the text of a file, a pipe or (`-`) standard input; raises `error`, with the path."""
     where = _called(path)
     if not where:
         raise error("the name of a file is empty", remedy="name a file, or - for standard input")
@@ -85,10 +79,7 @@ def read_json(path: str | Path, *, most_mib: int = MOST_MIB, remedy: str | None 
 
 
 def parse_json(text: str) -> Any:
-    """Return the content of a JSON text.
-
-    Raises NotJsonError, too, for a duplicate key, numbers beyond 64 bits, NaN, and more than 100 levels.
-    """
+    """Return JSON's content; raises NotJsonError for duplicate keys, beyond 64 bits, NaN, 100 levels, too."""
     try:
         document = json.loads(
             text.removeprefix(BYTE_ORDER_MARK),

@@ -5,10 +5,7 @@ from collections.abc import Collection, Iterable
 
 
 def parse_values(lines: Iterable[str], paths: Collection[str] = ()) -> dict[str, str]:
-    """Return the text of each file by path, without its last newline, from the output of `tell_values`.
-
-    Only paths given here may hold a colon, as for the interface eth0:1 or a PCI address.
-    """
+    """Return files' texts from the output of `tell_values`; only these paths may hold a colon (eth0:1)."""
     known_paths, values = {*paths}, dict[str, str]()
     for line in lines:
         ends = [colon.start() for colon in re.finditer(":", line)]

@@ -9,10 +9,8 @@ Manifest = dict[str, Any]
 
 CLIQUE = "nvidia.com/gpu.clique"
 """The tray's label, CLUSTER.CLIQUE, set by feature discovery or the DRA driver; CLUSTER is the rack."""
-
 CPU_DRIVER = "dra.cpu"
 """The driver of CPUs by dynamic resource allocation (kubernetes-sigs/dra-driver-cpu)."""
-
 ENDED_PHASES = ("Succeeded", "Failed")
 """The phases of a pod that has ended."""
 

@@ -36,11 +36,7 @@ def byte_count(value: object) -> int:
 def as_text(
     form: str, pattern: str = "", *, none_of: str = "", or_a: tuple[str, ...] = (), **more: Any
 ) -> WithJsonSchema:
-    """Return the schema of a value written as text of a certain form.
-
-    The text fits `pattern` and not `none_of`. `or_a` are JSON's other types that are accepted for it, `more`
-    are further keywords of JSON Schema.
-    """
+    """Return the schema of a text of a `form`, and of JSON's other types `or_a`; `more` are keywords."""
     schema = {"type": ["string", *or_a] if or_a else "string", "format": form, **more}
     if pattern:
         schema["pattern"] = pattern

@@ -37,10 +37,7 @@ def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
 
 
 def on_stdin(script: str) -> str:
-    """Return a script for the stdin of `sh -s`, which bash would read byte by byte, with a read(2) for each.
-
-    The script's programs find an empty stdin.
-    """
+    """Return a script for `sh -s`, which bash would read byte by byte; its programs find an empty stdin."""
     return _AT_ONCE + script
 
 

@@ -13,7 +13,6 @@ from numaforge.lib.given import DEEPEST, MOST_DIGITS
 
 MOST_MIB = 4
 """How large a YAML file may be, in MiB."""
-
 _MOST_NODES = 200_000  # with all aliases expanded
 _TEXT = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"

@@ -22,10 +22,7 @@ _RUNS_PODS = re.compile(r"(kubelet|k3s(-\w+)?|rke2-(server|agent)|snap\.microk8s
 
 
 def named_units(cgroups: Iterable[str]) -> list[str]:
-    """Return the units to ask systemd for, by the /proc/PID/cgroup of processes.
-
-    Units below a user's manager are that manager's: systemd's system manager does not know them.
-    """
+    """Return the units to ask systemd for, by /proc/PID/cgroup; those below a user's manager are its own."""
     names: dict[str, None] = {}
     for cgroup in cgroups:
         for part in control_group(cgroup).split("/"):

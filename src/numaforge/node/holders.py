@@ -134,10 +134,7 @@ def may_stop(folder: Path) -> tuple[set[str], set[str]]:
 
 
 def release(held: Callable[[], Held], folder: Path, option: str) -> None:
-    """Stop the units and end the pods' containers that hold changing devices; units are noted first.
-
-    Raises NotDoneError for any other holder, as `refuse_others` does, and for one that does not let go.
-    """
+    """Stop units, noted first, and end pods' containers on changing devices; raises NotDoneError."""
     begun = time.monotonic()
     while True:
         by_device = [*held()]

@@ -153,41 +153,28 @@ no_longer() {                                                          # UNIT FO
     rm -f "$2/${1##*/}"
     case $2 in */multi-user.*) ;; *) rmdir "$2" 2> /dev/null || : ;; esac
 }
-boot_unit() {
+unit_of_boot() { # DESCRIPTION VERB ORDER [OUTPUT]
     cat << END
 # Written by numaforge; it is removed when the change of the node has ended.
 [Unit]
-Description=Go on with a change of this node after a reboot, or undo it
-${UNITS:+Before=$UNITS}
+Description=$1
+$3
 RequiresMountsFor=$ROOT
 ConditionPathIsSymbolicLink=$ROOT/current
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh $ROOT/current/run.sh boot
+ExecStart=/bin/sh $ROOT/current/run.sh $2
 TimeoutStartSec=$BOOT_SECONDS
+${4:+StandardOutput=$4${newline}StandardError=$4}
 END
 }
+boot_unit() { unit_of_boot 'Go on with a change of this node after a reboot, or undo it' boot "${UNITS:+Before=$UNITS}"; }
 # In emergency mode few units have started, and they wait for nothing; this one waits only for what it reads.
 rescue_unit() {
-    cat << END
-# Written by numaforge; it is removed when the change of the node has ended.
-[Unit]
-Description=Undo a change of this node whose boot has ended in emergency or rescue mode
-DefaultDependencies=no
-After=local-fs.target
-Conflicts=shutdown.target
-Before=shutdown.target
-RequiresMountsFor=$ROOT
-ConditionPathIsSymbolicLink=$ROOT/current
-
-[Service]
-Type=oneshot
-ExecStart=/bin/sh $ROOT/current/run.sh rescue
-TimeoutStartSec=$BOOT_SECONDS
-StandardOutput=journal+console
-StandardError=journal+console
-END
+    unit_of_boot 'Undo a change of this node whose boot has ended in emergency or rescue mode' rescue \
+        "DefaultDependencies=no${newline}After=local-fs.target${newline}Conflicts=shutdown.target${newline}Before=shutdown.target" \
+        journal+console
 }
 hand_over() { # VERB: have systemd run it, independently of the connection that asked for it
     if ! has_systemd; then

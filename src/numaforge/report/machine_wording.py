@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sized
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
-from numaforge.machine.topology.gpu_models import model_of
+from numaforge.machine.topology.gpu_models import model_of, partitions_of
 from numaforge.machine.topology.links import nodes_of_gpus
 from numaforge.machine.topology.model import Accelerator, Gpu, Nic, NodeTopology, NumaNode, PciLink
 from numaforge.machine.topology.pcie import lanes
-from numaforge.machine.topology.slices import partitions_of
 from numaforge.planning.plan import NodePlan
 from numaforge.report.wording import human_bytes, joined
 from numaforge.roles.memory.plan import NumaNodePlan

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numaforge.lib.quantity import counted
+from numaforge.machine.topology.gpu_models import partitions_of
 from numaforge.machine.topology.model import Gpu, NodeTopology
-from numaforge.machine.topology.slices import partitions_of
 from numaforge.planning.as_planned import machine_as_planned
 from numaforge.planning.plan import NodePlan
 from numaforge.report.columns import assembled, indented

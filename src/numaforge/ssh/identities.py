@@ -128,10 +128,7 @@ def _agent_keys(destination: Destination) -> tuple[AgentKey, ...]:
 
 
 def _load(path: str, password: str | None) -> PKey:
-    """Read a private key in any of OpenSSH's formats, again where it has changed; raises one of _UNREADABLE.
-
-    A key of RSA takes a tenth of a second, and most hosts of a fleet have the same.
-    """
+    """Read a private key again once it has changed: RSA takes a tenth of a second. Raises _UNREADABLE."""
     state = _state(path)
     return _loaded(path, password, state.st_mtime_ns, state.st_size)
 

@@ -226,10 +226,7 @@ class _File:
 
 
 def known_keys(file: str, name: str) -> list[KnownKey]:
-    """Return a host's keys in a file, read again after a change; none without the file.
-
-    A file of 5,000 plain lines costs no more than one of 5; hashed names are tried one by one.
-    """
+    """Return a host's keys in a file, none without it; plain names are looked up, hashed ones tried."""
     try:
         state = os.stat(file)  # noqa: PTH116 (for four files of each host)
         return list(_read(file, state.st_mtime_ns, state.st_size).of(name))

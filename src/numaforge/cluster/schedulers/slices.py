@@ -15,9 +15,9 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.given import mapping
 from numaforge.lib.kubernetes_objects import CPU_DRIVER, manifest
 from numaforge.lib.quantity import parse_quantity
+from numaforge.machine.topology.gpu_models import countable_gpus
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.rails import rails
-from numaforge.machine.topology.slices import countable_gpus
 from numaforge.machine.topology.vendors import NVIDIA, listed_by_nvml
 from numaforge.roles.dra.plan import CpuDriverPlan, driver_packages, placed_cpus
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from numaforge.kubelet.admission.device_manager import Device
+from numaforge.machine.topology.gpu_models import partitions_of
 from numaforge.machine.topology.model import Gpu
-from numaforge.machine.topology.slices import partitions_of
 from numaforge.machine.topology.vendors import AMD
 
 GPU = "amd.com/gpu"

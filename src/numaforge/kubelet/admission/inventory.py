@@ -13,9 +13,9 @@ from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
 from numaforge.kubelet.admission.preferred import DISTRIBUTED
 from numaforge.lib.ordering import grouped
+from numaforge.machine.topology.gpu_models import countable_gpus, mig_devices
 from numaforge.machine.topology.links import direct_nvlinks, pci_distance
 from numaforge.machine.topology.model import Gpu, NodeTopology
-from numaforge.machine.topology.slices import countable_gpus, mig_devices
 from numaforge.machine.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
 
 _RESOURCES = {NVIDIA: GPU, INTEL: "gpu.intel.com/xe"}

@@ -40,7 +40,7 @@ from numaforge.kubelet.checkpoints import (
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.lib.errors import KubeletConfigError, NumaforgeError
 from numaforge.lib.kubelet_paths import ROOT_DIR
-from numaforge.machine.topology.device_checkpoint import DEVICE_STATE, read_device_state
+from numaforge.machine.topology.holders import DEVICE_STATE, read_device_state
 from numaforge.machine.topology.model import CpuSet, NodeTopology
 
 State = TypeVar("State")

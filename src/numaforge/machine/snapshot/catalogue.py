@@ -98,10 +98,8 @@ PLANNED = (
 
 INTERRUPTS = "/etc/numaforge/interrupts.conf"
 """What an earlier plan has answer which device: the masks and interrupts that it names are taken."""
-
 MANAGED_INTERRUPTS = "/run/numaforge/interrupts/managed"
 """Interrupts that the kernel places alone, by the path of their CPUs."""
-
 _TUNED = "kernel vm fs fs/inotify net/core net/ipv4 net/ipv4/neigh/default net/netfilter net/bridge"
 SETTINGS = tuple(f"/proc/sys/{folder}/*" for folder in _TUNED.split())
 """Small files by exact path: the sysctls that a profile may tune."""
@@ -134,17 +132,14 @@ LINKS = (
 
 VPD = "/sys/class/infiniband/*/device/vpd"
 """Vital product data of RDMA devices hold serial numbers: only whether the keyword is in them is taken."""
-
 SWITCH_MANAGEMENT = "SW_MNG"
 """The keyword of the functions by which fabric manager reaches the NVSwitches of HGX B200 and later."""
-
 PCI_FUNCTIONS = re.compile(r"0x(0[23]|12)....")
 """Classes of GPUs, accelerators and network functions: their configuration space is taken, and that of the
 bridges above them, without the serial number; where there is an RDMA device."""
 
 DIRECT_NIC = "2100"
 """The function of a ConnectX-8 that writes into a GPU's memory, by PCI device id, whatever its class is."""
-
 SWITCHES = "197[9bc]"
 """The ports of switches within ConnectX and BlueField cards, by PCI device id: also those that no GPU and no
 NIC is below, as where a drive is. A pattern of grep and of Python."""
@@ -215,7 +210,6 @@ KUBELET_HOSTS = ("k3s.service", "k3s-agent.service")
 
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 """A device through which containers share GPU memory with other hosts of a rack."""
-
 LOGINS = (KUBECONFIG,)
 """The kubeconfig that kubeadm leaves when a node has joined; only its presence is captured."""
 
@@ -224,10 +218,8 @@ CLAIM_DRIVERS = f"{ROOT_DIR}/plugins_registry"
 
 RDMA_PLUGIN_LOGS = "/var/log/pods/*/*rdma-shared-dp*"
 """The log of the shared RDMA device plugin, by the container's name in its manifests, NVIDIA's too."""
-
 RDMA_CNI = "/opt/cni/bin/rdma"
 """The CNI plugin that moves an RDMA device into a pod's network namespace."""
-
 SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
 """Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
 
@@ -272,13 +264,10 @@ PRESENT = (
 
 DAEMONS = "nv-fabricmanage nvlsm nvidia-imex nvidia-persiste"
 """NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
-
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 """Addresses of the nodes that share memory over NVLink: only their count and a checksum are captured."""
-
 IMEX_CONFIG = "/etc/nvidia-imex/config.cfg"
 """Settings of the host's IMEX daemon: only whether it takes commands is captured."""
-
 HOST_DAEMONS = "containerd crio kubelet chronyd systemd-timesyn ntpd tuned openshift-tuned power-profiles-"
 """Daemons whose control group and limits are taken, by the first 15 characters of their names."""
 
@@ -310,19 +299,14 @@ MODPROBE = tuple(f"{folder}/modprobe.d/*.conf" for folder in SYSTEM_FOLDERS)
 
 PLAN = "/etc/numaforge/plan.json"
 """What an earlier run decided for the host."""
-
 NCCL_CONF = "/etc/nccl.conf"
 """What NCCL is told on this host."""
-
 RCCL_CONF = "/etc/rccl.conf"
 """The same for RCCL, AMD's NCCL."""
-
 ROUTES = "/proc/net/route"
 """IPv4 routes: which interface has the default route, and which networks interfaces are in."""
-
 TUNED_PROFILE = "/etc/tuned/active_profile"
 """The profiles that TuneD carries out; what they include is taken with them."""
-
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 """Where TuneD looks for a profile; an earlier folder wins. Versions before 2.23 have no `profiles`."""
 
@@ -357,7 +341,6 @@ TEXTS = (
 
 CPUINFO = "/proc/cpuinfo"
 """Taken whole where sysfs holds no CPU topology, else its first CPU only (the model's name)."""
-
 UNIT_FOLDERS = tuple(f"{folder}/systemd/system" for folder in SYSTEM_FOLDERS)
 UNIT = "kubelet.service"
 CONTAINERD_UNITS = ("containerd.service", "snap.microk8s.daemon-containerd.service")
@@ -381,9 +364,7 @@ STATE_FILES = ("cpu_manager_state", "memory_manager_state")
 
 DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 """Which container has which device, below the kubelet's root; taken without what device plugins answered."""
-
 POD_RESOURCES = "pod-resources/kubelet.sock"
 """Where the kubelet says which container has which device, below its root; only those are taken."""
-
 POD_LOGS = "/var/log/pods"
 """Folders NAMESPACE_NAME_UID: only the names of pods with devices are taken, and of those that use a GPU."""

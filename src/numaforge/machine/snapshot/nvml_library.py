@@ -25,10 +25,7 @@ def sent(probe: ModuleType) -> str:
 
 @cache
 def library_source(user: str | None = None) -> str:
-    """Return the source of the installed pynvml without the definitions that `user` never reaches.
-
-    `user` is the source of what uses it: the probe, where it is None.
-    """
+    """Return the installed pynvml without what `user`, by default the probe, never reaches."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from numaforge.lib.given import digits
+from numaforge.machine.topology.gpu_models import PARTITIONS
 from numaforge.machine.topology.model import Gpu, GpuPartition, RasErrors
-from numaforge.machine.topology.slices import PARTITIONS
 from numaforge.machine.topology.vendors import AMD
 
 KFD = "/sys/devices/virtual/kfd/kfd/topology/nodes"

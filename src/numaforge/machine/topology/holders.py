@@ -1,17 +1,19 @@
 """The holders of GPUs: processes that NVML lists, and containers to which the kubelet gave devices."""
 
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numaforge.lib.errors import KubeletConfigError
-from numaforge.lib.given import NotJsonError, digits, parse_json
+from numaforge.lib.given import NotJsonError, digits, mapping, parse_json
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.device_checkpoint import read_device_state
 from numaforge.machine.topology.model import DeviceHolder, Gpu, GpuProcess
 from numaforge.machine.topology.units import Units, read_units
+
+DEVICE_STATE = "kubelet_internal_checkpoint"
 
 # The kubelet's control groups: "pod1234..." with cgroupfs, "kubepods-pod1234_....slice" with systemd, where
 # underscores stand for hyphens. The UID of a static pod is a hash without any.
@@ -73,6 +75,31 @@ def _kept(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
         for resource, devices in sorted(resources.items())
         for device in sorted(devices)
     )
+
+
+def read_device_state(text: str) -> dict[str, dict[str, dict[str, set[str]]]]:
+    """Return device ids by pod UID, container and resource (pkg/kubelet/cm/devicemanager/checkpoint)."""
+    by_pod: dict[str, dict[str, dict[str, set[str]]]] = {}
+    try:
+        document: Mapping[str, Any] = json.loads(text)
+        for entry in (document.get("Data") or {}).get("PodDeviceEntries") or ():
+            container = by_pod.setdefault(entry["PodUID"], {}).setdefault(entry["ContainerName"], {})
+            ids = {name for names in entry["DeviceIDs"].values() for name in names}
+            container.setdefault(entry["ResourceName"], set()).update(ids)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise KubeletConfigError(f"not a device manager checkpoint: {error}", where=DEVICE_STATE) from error
+    return by_pod
+
+
+def read_plugin_resources(text: str) -> tuple[str, ...] | None:
+    """Return the resources of device plugins that have devices now (RegisteredDevices); None: not known."""
+    try:
+        data = mapping(parse_json(text)).get("Data")
+    except NotJsonError:
+        return None
+    if not isinstance(data, Mapping):
+        return None
+    return tuple(sorted(name for name, devices in mapping(data.get("RegisteredDevices")).items() if devices))
 
 
 def pods_on(holders: Iterable[DeviceHolder], uuids: Iterable[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from numaforge.lib.kubelet_paths import DROP_IN_NAME, ROOT_DIR
 from numaforge.lib.system_units import control_group
 from numaforge.machine.snapshot import catalogue
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.device_checkpoint import read_plugin_resources
+from numaforge.machine.topology.holders import read_plugin_resources
 from numaforge.machine.topology.model import KubeletInstall
 from numaforge.machine.topology.units import Units, read_units
 
@@ -98,10 +98,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
 
 
 def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | None:
-    """Return the distribution that runs the kubelet: by its running unit, else by its files on the host.
-
-    Leftover files count for nothing where the kubelet has a unit of its own.
-    """
+    """Return the distribution that runs the kubelet: by its unit, else, without another, by its files."""
     present = frozenset(snapshot.commands.get("present", "").split())
     for name, distribution in catalogue.DISTRIBUTIONS.items():
         if any(posixpath.basename(path) in units.main_pids for path in distribution.units):

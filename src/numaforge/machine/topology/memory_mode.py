@@ -12,10 +12,8 @@ from numaforge.machine.topology.model import NodeTopology
 
 OPTION = "NVreg_CoherentGPUMemoryMode"
 """The option of nvidia.ko, for the whole machine; it takes a reload of the module or a reboot."""
-
 FIRST_DRIVER = 580
 """The first branch that has the option (CDMM; NVIDIA's release notes)."""
-
 FIRST_DRIVER_BY_DEFAULT = 615
 """The first branch whose default is `driver` on Grace and Vera (NVIDIA's release notes)."""
 
@@ -26,10 +24,7 @@ _HBM_BYTES = 64 * 2**30  # a GPU of these boards has more, CXL memory of its own
 
 @dataclass(frozen=True)
 class GpuMemoryMode(KnownKeysOnly):
-    """What manages the memory of coherent GPUs, and the source of that answer.
-
-    `mode` is NVIDIA's word: "numa" (NUMA nodes of the kernel), "driver" (CDMM); None where unknown.
-    """
+    """What manages coherent GPUs' memory: "numa" (the kernel), "driver" (CDMM), None; and how we know."""
 
     mode: str | None
     reason: str

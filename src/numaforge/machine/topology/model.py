@@ -92,10 +92,7 @@ class Cpufreq:
 
 @dataclass(frozen=True)
 class IdleState(KnownKeysOnly):
-    """A sleep state of idle CPUs; CPUs of another kind have states of their own.
-
-    `index` is the kernel's number of the state, `latency_us` the time that a CPU takes to wake from it.
-    """
+    """A sleep state of idle CPUs: the kernel's `index`, and the time in microseconds to wake from it."""
 
     index: int
     name: str | None  # "C1E", "C6"
@@ -413,10 +410,7 @@ class PeerMemory(KnownKeysOnly):
 
 @dataclass(frozen=True)
 class NvlinkDomain(KnownKeysOnly):
-    """GPUs that NVLink joins, directly or through switches, by PCI address.
-
-    `fabric` is that of `Gpu`: GPUs of other hosts with the same one belong to the domain as well.
-    """
+    """GPUs that NVLink joins, by PCI address, here and on other hosts with the same `fabric`."""
 
     gpus: tuple[str, ...]
     fabric: str | None = None
@@ -424,10 +418,7 @@ class NvlinkDomain(KnownKeysOnly):
 
 @dataclass(frozen=True)
 class Accelerator(KnownKeysOnly):
-    """A PCI function of class 0x12 (processing accelerator) or 0x0b40 (co-processor): Gaudi, NEC VE.
-
-    AMD's Instinct GPUs are of class 0x12, too, and are GPUs here.
-    """
+    """A function of class 0x12 (accelerator) or 0x0b40 (co-processor) but AMD's GPUs: Gaudi, NEC VE."""
 
     pci_address: str
     vendor: str
@@ -450,10 +441,7 @@ class NvidiaDriver(KnownKeysOnly):
 
 @dataclass(frozen=True)
 class GpuProcess(KnownKeysOnly):
-    """A process that uses a GPU: its name, and its pod or unit, from its control group.
-
-    `pod` is "namespace/name", or the pod's UID where its name is unknown.
-    """
+    """A process that uses a GPU; `pod` is "namespace/name", or its UID where the name is unknown."""
 
     name: str | None
     pod: str | None = None

@@ -5,12 +5,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from numaforge.lib.ordering import grouped
-from numaforge.machine.topology.links import (
-    nearest_numa_node,
-    nvlinks_between,
-    pci_distance,
-    pcie_switches,
-)
+from numaforge.machine.topology.links import nearest_numa_node, nvlinks_between, pci_distance, pcie_switches
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.machine.topology.rails import carriers, distance_to_device
 

@@ -61,10 +61,7 @@ _ROUTE = re.compile(
 
 
 def read_networks(routes: str) -> tuple[Network, ...]:
-    """Return the networks in the text of /proc/net/route: default routes first, the preferred one leading.
-
-    Routes through a gateway and to single hosts are left out: an overlay has one for every node or pod.
-    """
+    """Return the networks in /proc/net/route, the preferred default route first; gateways' are left out."""
     networks: list[tuple[bool, int, str, str]] = []
     for route in _ROUTE.finditer(routes):
         flags, metric = int(route["flags"], 16), int(route["metric"])

@@ -47,10 +47,7 @@ _NOT_TOLD = re.compile(r"O\.?E\.?M|system product name|default string|not specif
 
 
 def read_topology(snapshot: Snapshot) -> NodeTopology:
-    """Return the machine in a snapshot; whatever it does not show is None or empty.
-
-    Raises TopologyError when it shows no CPU at all or a set of CPUs that cannot be read.
-    """
+    """Return the machine in a snapshot; raises TopologyError where it shows no CPU, or an unreadable set."""
     files = snapshot.files
     inventory = read_inventory(files)
     packages = read_packages(inventory)

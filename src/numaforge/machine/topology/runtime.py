@@ -16,10 +16,7 @@ _VERSION = re.compile(r"(?:[0-9]{1,9}:)?1\.([0-9]{1,9})\b")
 
 
 def runtime_unit(topology: NodeTopology) -> str | None:
-    """Return the unit of the kubelet's runtime; without a kubelet, of the running one.
-
-    None where the runtime is part of the kubelet's unit (k3s).
-    """
+    """Return the unit of the kubelet's runtime, or of the running one; None where it is the kubelet's own."""
     return _asked_by(topology.kubelet) if topology.kubelet else _running(topology)
 
 

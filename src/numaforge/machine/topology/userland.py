@@ -243,10 +243,7 @@ def _tuned(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sysctl_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return what each file of sysctl.d sets, in the order of their names; an earlier folder hides a later's.
-
-    Settings of a pattern (`net.ipv4.conf.*`) and those with `-` before them are named as they stand.
-    """
+    """Return what each file of sysctl.d sets, by name; an earlier folder's file hides a later's."""
     by_name: dict[str, str] = {}
     for folder in reversed(catalogue.SYSTEM_FOLDERS):
         for path in files:

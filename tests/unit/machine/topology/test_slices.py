@@ -1,7 +1,7 @@
 """Devices that are cut: MIG's instances and AMD's compute partitions."""
 
 from numaforge.kubelet.admission.inventory import inventory_of
-from numaforge.machine.topology.slices import countable_gpus
+from numaforge.machine.topology.gpu_models import countable_gpus
 from tests.fixtures import machines
 from tests.fixtures.tables import cases
 
