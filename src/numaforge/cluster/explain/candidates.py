@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from numaforge.cluster.explain.allocation import Allocation, RequestCount, short_name
-from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld
+from numaforge.cluster.explain.claims import NOTHING_KNOWN, ClaimWorld, Served
 from numaforge.cluster.explain.cluster import LiveNode, LivePod
 from numaforge.cluster.explain.devices import HeldClaim, NodeDevices, devices_on
 from numaforge.cluster.explain.node_claims import Place, claimed_device, places_of
@@ -298,8 +298,7 @@ class Candidate:
         """Return whether claims serve any of a pod's requests here."""
         return bool(member.claims or self._by_claims(member.pod))
 
-    def _by_claims(self, pod: Pod) -> dict[str, tuple[str, int]]:
-        """Return the extended resources that a claim serves here, with the class and amount of each."""
+    def _by_claims(self, pod: Pod) -> Served:
         advertised = {resource for resource, amount in self.allocatable.items() if amount}
         return self.place.served(self._request(pod), advertised)
 

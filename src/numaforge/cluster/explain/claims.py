@@ -25,6 +25,8 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _OF_RESOURCE = "extended resources"
 
 Document = Mapping[str, Any]
+Served = Mapping[str, tuple[str, int]]
+"""Extended resources that claims serve, with the device class and the amount that a pod asks for."""
 
 
 @dataclass(frozen=True)
@@ -208,15 +210,13 @@ def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
     return ClaimSpec(name, tuple(requests), tuple(constraints))
 
 
-def spec_of_resources(pod: str, served: Mapping[str, tuple[str, int]]) -> ClaimSpec:
-    """Return the claim that the scheduler makes for extended resources, `served` by class and amount."""
-    return ClaimSpec(
-        f"{pod}/{_OF_RESOURCE}",
-        tuple(
-            (resource, (DeviceWish(resource, device_class, count=amount),))
-            for resource, (device_class, amount) in sorted(served.items())
-        ),
+def spec_of_resources(pod: str, served: Served) -> ClaimSpec:
+    """Return the claim that the scheduler makes for extended resources."""
+    requests = (
+        (resource, (DeviceWish(resource, device_class, count=amount),))
+        for resource, (device_class, amount) in sorted(served.items())
     )
+    return ClaimSpec(f"{pod}/{_OF_RESOURCE}", tuple(requests))
 
 
 def _wish(exact: Document, name: str) -> DeviceWish:

@@ -15,6 +15,7 @@ from numaforge.cluster.explain.claims import (
     ClaimSpec,
     ClaimWorld,
     PodClaim,
+    Served,
     as_pod_claims,
     claim_world,
     spec_of_claim,
@@ -54,13 +55,8 @@ class Place:
     devices: NodeDevices | None
     world: ClaimWorld
 
-    def allocation(
-        self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
-    ) -> Allocation:
-        """Return whether a pod's claims can be served, and its extended resources that claims serve.
-
-        `served` has for each such resource the device class and the amount that the pod asks for.
-        """
+    def allocation(self, pod: str, claims: Sequence[PodClaim], served: Served) -> Allocation:
+        """Return whether a pod's claims can be served, and its extended resources that claims serve."""
         unknown: list[str] = []
         try:
             specs = [
@@ -81,8 +77,8 @@ class Place:
             return Allocation(None, unknown=tuple(dict.fromkeys(unknown)))
         return allocate(self.devices, specs, self.world.classes, pod)
 
-    def served(self, request: Mapping[str, int], advertised: Collection[str]) -> dict[str, tuple[str, int]]:
-        """Return the extended resources that a claim, not a device plugin, serves here: class and amount.
+    def served(self, request: Mapping[str, int], advertised: Collection[str]) -> Served:
+        """Return the extended resources that a claim, not a device plugin, serves here.
 
         pkg/scheduler/framework/plugins/dynamicresources, filterExtendedResources.
         """
@@ -94,9 +90,7 @@ class Place:
             and (device_class := self.world.class_of(resource)) is not None
         }
 
-    def with_claims(
-        self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
-    ) -> "Place":
+    def with_claims(self, pod: str, claims: Sequence[PodClaim], served: Served) -> "Place":
         """Return the node after a pod has come, with its claims."""
         if self.devices is None or not (claims or served):
             return self
@@ -132,21 +126,18 @@ class Place:
             if len(existing.holders) >= MOST_USERS:
                 raise _ClaimRefusedError("resourceclaim in use")
             return None
-        if claim.template is not None:
-            document, name = self.world.templates.get(claim.template), f"{pod}/{claim.name}"
-            source, depth = (
-                f"ResourceClaimTemplate {claim.template}",
-                2,
-            )  # the claim's spec is in the template's
+        template, shared = claim.template, str(claim.claim)
+        if template is not None:
+            document, source = self.world.templates.get(template), f"ResourceClaimTemplate {template}"
         else:
-            document, name = self.world.claims.get(str(claim.claim)), str(claim.claim)
-            source, depth = f"ResourceClaim {claim.claim}", 1
+            document, source = self.world.claims.get(shared), f"ResourceClaim {shared}"
         if document is None:
             unknown.append(self._lacking(source, source))
             return None
-        for _ in range(depth):
-            document = mapping(document.get("spec"))
-        return spec_of_claim(document, name)
+        spec = mapping(document.get("spec"))
+        if template is not None:
+            return spec_of_claim(mapping(spec.get("spec")), f"{pod}/{claim.name}")
+        return spec_of_claim(spec, shared)
 
     def _lacking(self, name: str, said_by_scheduler: str) -> str:
         """Return what is unknown; raises _ClaimRefusedError where it is known to be missing."""
@@ -187,11 +178,9 @@ class NodeClaims:
             return NO_CLAIMS
         allocation = self.place.allocation(pod.name, claims, served)
         with_pod = self.place.with_allocation(pod.name, claims, allocation).devices
-        devices = (
-            dict(self._devices(pod.name, claims, served, with_pod))
-            if with_pod and not allocation.refusal
-            else {}
-        )
+        devices: dict[str, tuple[ClaimedDevice, ...]] = {}
+        if with_pod and not allocation.refusal:
+            devices = dict(self._devices(pod.name, claims, served, with_pod))
         return JudgedClaims(names, allocation.refusal, allocation.unknown, frozenset(served), devices)
 
     def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> "NodeClaims":
@@ -208,16 +197,12 @@ class NodeClaims:
 
     def _allocated_names(
         self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]
-    ) -> tuple[tuple[PodClaim, ...], dict[str, tuple[str, int]]]:
+    ) -> tuple[tuple[PodClaim, ...], Served]:
         served = self.place.served(request, advertised) if self.extended else {}
         return as_pod_claims(pod.claims), served
 
     def _devices(
-        self,
-        pod: str,
-        claims: Iterable[PodClaim],
-        served: Mapping[str, tuple[str, int]],
-        devices: NodeDevices,
+        self, pod: str, claims: Iterable[PodClaim], served: Served, devices: NodeDevices
     ) -> Iterator[tuple[str, tuple[ClaimedDevice, ...]]]:
         """Yield each claim's devices, by the pod's name for it or the extended resources that it serves."""
         names = {claim.claim: claim.name for claim in claims if claim.claim}
