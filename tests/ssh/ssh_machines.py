@@ -174,6 +174,7 @@ def swappiness(number: int) -> int:
 
 def make_key(file: Path, kind: str = "ed25519", *more: str, passphrase: str = "") -> None:
     """Make a pair of keys."""
+    more = ("-b", "2048", *more) if kind == "rsa" else more
     words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", file.name, *more, "-f", str(file)]
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
 
@@ -215,6 +216,7 @@ def _make_machine(sandbox: Sandbox, keys: Path, of: Machine, number: int) -> Non
         f"AddressFamily any\nListenAddress {_bracketed(of.address)}:{of.port}\n{host_keys}"
         f"AuthorizedKeysFile /machines/{of.name}/authorized_keys\n"
         "StrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n"
+        "KexAlgorithms -sntrup*,mlkem*\n"
         "KbdInteractiveAuthentication no\n"
         f"MaxStartups 1000\nMaxSessions 100\nPidFile /machines/{of.name}/pid\nLogLevel VERBOSE\n"
     )

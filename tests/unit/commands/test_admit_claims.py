@@ -345,16 +345,16 @@ def network(node: str = "") -> dict[str, Any]:
             (claim(), device_class(), network()),
             SHARED,
             ("--config", "kubelet.yaml"),
-            200,
+            120,
         ),
-        "one of which nothing is known": ((), SHARED, ("--config", "kubelet.yaml"), 200),
+        "one of which nothing is known": ((), SHARED, ("--config", "kubelet.yaml"), 120),
     },
 )
 def test_fleet_shapes_respect_claims(files, monkeypatch, objects, by, how, pods):
     monkeypatch.chdir(files)
     Path("other.json").write_text(json.dumps(to_document(replace(dgx_h100(), memory_bytes=2**41))))
     Path("shapes.yaml").write_text(
-        json.dumps([*objects, {"name": "one", "count": 200, "pod": pod("x", by, cpu="1")}])
+        json.dumps([*objects, {"name": "one", "count": 120, "pod": pod("x", by, cpu="1")}])
     )
     for machines in (["dgx.json=2"], ["dgx.json", "other.json"]):
         named = [word for machine in machines for word in ("--machine", machine)]
