@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from numaforge.lib.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.lib.errors import NumaforgeError
-from numaforge.lib.section import Section, exactly_one_of, given
+from numaforge.lib.section import Section, exactly_one_of, given, off_is_no_boolean
 from numaforge.lib.section_values import as_text
 
 
@@ -30,7 +30,7 @@ CpulistText = Annotated[
 # YAML 1.1 reads an unquoted `off` as false.
 Off = Annotated[
     Literal["off"],
-    BeforeValidator(lambda value: "off" if value is False else value),
+    BeforeValidator(off_is_no_boolean),
     WithJsonSchema({"enum": ["off", False]}),
 ]
 CoreCount = Annotated[int, Field(ge=1, strict=True)]

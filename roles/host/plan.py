@@ -69,7 +69,8 @@ def plan_host(
     wish = profile.host
     can_hold = userland.can_hold is True and userland.packages is not None
     services = tuple(unit for unit in userland.swap_units or () if unit.endswith(".service"))
-    limits = _asked_limits(profile)
+    asked_limits = wish.limits.model_dump(exclude_none=True)
+    limits = {name: str(value) for name, value in sorted(asked_limits.items())}
     plan = HostPlan(
         limits=limits,
         limited_units=pod_units(machine) if limits else (),
@@ -117,11 +118,6 @@ def _refuse_cgroup_v1(topology: NodeTopology, profile: NodeProfile) -> None:
             remedy=f"add {UNIFIED} to kernel.cmdline with maintenance.reboot: allowed, or leave host.cgroup "
             "out",
         )
-
-
-def _asked_limits(profile: NodeProfile) -> dict[str, str]:
-    limits = profile.host.limits.model_dump(exclude_none=True)
-    return {name: str(value) for name, value in sorted(limits.items())}
 
 
 def _holds(userland: Userland, kinds: tuple[str, ...]) -> tuple[str, ...]:

@@ -107,11 +107,6 @@ def pools_after(node: NumaNode, pages: PagesBySize) -> dict[str, int]:
     return dict(sorted({**present, **pages}.items()))
 
 
-def untouched_pools(node: NumaNode, pages: PagesBySize) -> dict[str, int]:
-    """Return the pools with pages that a plan leaves as they are, by size."""
-    return {size: count for size, count in pools_after(node, {}).items() if count and size not in pages}
-
-
 def pool_bytes(pools: PagesBySize) -> int:
     return sum(count * parse_bytes(size) for size, count in pools.items())
 
@@ -158,17 +153,12 @@ def _pages(
     targets = _targets(nodes, entry, field)
     for node_id, node in targets.items():
         if entry.size not in node.hugepages:
-            offered = sorted(
-                set.intersection(*({*node_pools.hugepages} for node_pools in targets.values())),
-                key=parse_bytes,
-            )
+            sizes = set.intersection(*({*node_pools.hugepages} for node_pools in targets.values()))
+            offered = sorted(sizes, key=parse_bytes)
+            other_kernel = kernel_page_size not in (None, "4Ki")
             raise PlanError(
                 f"{_node_name(node_id)} has no pool for pages of {entry.size}"
-                + (
-                    f": its kernel has pages of {kernel_page_size}"
-                    if kernel_page_size not in (None, "4Ki")
-                    else ""
-                ),
+                + (f": its kernel has pages of {kernel_page_size}" if other_kernel else ""),
                 where=f"{field}.size",
                 remedy=f"choose a size that it has: {', '.join(offered)}"
                 if offered
@@ -179,10 +169,8 @@ def _pages(
     if entry.count is not None:
         per_node, rest = divmod(entry.count, len(targets))
         spread = {node_id: per_node + (index < rest) for index, node_id in enumerate(targets)}
-        return (
-            spread,
-            f"the profile's total of {entry.count}, spread evenly with the remainder on the lowest nodes",
-        )
+        how = "spread evenly with the remainder on the lowest nodes"
+        return spread, f"the profile's total of {entry.count}, {how}"
     share = Fraction((entry.share or "0%").removesuffix("%")) / 100
     return {
         node_id: int(memory[node.id] * share) // parse_bytes(entry.size) for node_id, node in targets.items()
@@ -192,13 +180,7 @@ def _pages(
 def _targets(
     nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
 ) -> dict[int | None, NumaNode]:
-    node_ids = (
-        entry.numa_nodes
-        if entry.numa_nodes is not None
-        else ()
-        if entry.numa_node is None
-        else (entry.numa_node,)
-    )
+    node_ids = entry.numa_nodes or (() if entry.numa_node is None else (entry.numa_node,))
     absent = sorted(set(node_ids) - set(nodes))
     if absent:
         known_ids = [node_id for node_id in nodes if node_id is not None]
@@ -286,9 +268,8 @@ def plan_hugepages(
         summary = ", ".join(f"{count} on {_node_name(node_id)}" for node_id, count in pages.items())
         decisions.append(Decision(f"{SUBJECT}.{entry.size}", summary, reason))
     for size in sorted(released):
-        decisions.append(
-            Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
-        )
+        reason = "an earlier plan set this pool, this profile does not"
+        decisions.append(Decision(f"{SUBJECT}.{size}", "0", reason))
     for size in sorted(kept_sizes):
         reason = "an earlier plan names this pool, but without effect: the pool does not have its pages"
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
@@ -296,7 +277,14 @@ def plan_hugepages(
         _refuse_too_many_pages(node_id, node, pages_by_node[node_id])
     _refuse_memory_that_grows(machine, profile, machine.sysctls.get(VMEMMAP), pages_by_node)
     shares = any(entry.share is not None for entry in profile.hugepages)
-    kept = {node_id: untouched_pools(node, pages_by_node[node_id]) for node_id, node in nodes.items()}
+    kept = {
+        node_id: {
+            size: count
+            for size, count in pools_after(node, {}).items()
+            if count and size not in pages_by_node[node_id]
+        }
+        for node_id, node in nodes.items()
+    }
     planned = HugepagesPlan(_pools(pages_by_node), _pools(kept), memory if shares else {})
     return Reasoned(planned, tuple(decisions))
 

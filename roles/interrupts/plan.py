@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from numaforge.lib.codec import ByName, CpuSet
@@ -11,7 +12,7 @@ from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.errors import PlanError
 from numaforge.lib.ordering import grouped
 from numaforge.lib.reasons import Decision, Notice, Reasoned
-from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
+from numaforge.machine.topology.model import Gpu, Nic, NodeTopology, Nvme
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
@@ -55,7 +56,7 @@ def plan_interrupts(
     on_reserved = [name for name in _REASONS if getattr(wish, name) == "reserved"]
     if on_reserved and not reserved:
         raise refuse_without_reserved(f"interrupts.{on_reserved[0]}")
-    places = _ReservedByNode(machine, reserved)
+    near = partial(_near, machine, reserved)
     devices = dict(_devices(machine, wish.device_classes)) if wish.devices == "reserved" else {}
     nics = (
         {nic.interface: nic for nic in machine.nics if nic.interface}
@@ -63,9 +64,9 @@ def plan_interrupts(
         else {}
     )
     plan = InterruptsPlan(
-        devices={address: places.near(node) for address, node in sorted(devices.items())},
+        devices={address: near(node) for address, node in sorted(devices.items())},
         rps={
-            name: places.near(nic.numa_node) if wish.rps == "reserved" else frozenset()
+            name: near(nic.numa_node) if wish.rps == "reserved" else frozenset()
             for name, nic in sorted(nics.items())
         },
         default_affinity=reserved if wish.default_affinity == "reserved" else frozenset(),
@@ -75,7 +76,7 @@ def plan_interrupts(
         if wish.irqbalance == "reserved"
         else frozenset(),
     )
-    notices = tuple(_notices(machine, profile, plan, places, devices))
+    notices = tuple(_notices(machine, profile, plan, reserved, devices))
     return Reasoned(plan, tuple(_decisions(profile, plan)), notices)
 
 
@@ -88,42 +89,18 @@ def refuse_without_reserved(field: str) -> PlanError:
     )
 
 
-@dataclass(frozen=True)
-class _ReservedByNode:
-    """The reserved CPUs by NUMA node."""
+def _near(topology: NodeTopology, reserved: CpuSet, node: int | None) -> CpuSet:
+    """Return the reserved CPUs of the NUMA node, else of the nearest one that has some.
 
-    topology: NodeTopology
-    reserved: CpuSet
-
-    def near(self, node: int | None) -> CpuSet:
-        """Return the reserved CPUs of the NUMA node, else of the nearest one that has some.
-
-        Returns all of them for a device whose NUMA node the firmware does not name.
-        """
-        home = next(
-            (node_with_id for node_with_id in self.topology.numa_nodes if node_with_id.id == node), None
-        )
-        return self.reserved & self._host(home).cpus if home else self.reserved
-
-    def lacking(self, node: int | None) -> bool:
-        """Whether the NUMA node is known and has no reserved CPU."""
-        return any(
-            numa_node.id == node and not numa_node.cpus & self.reserved
-            for numa_node in self.topology.numa_nodes
-        )
-
-    def _host(self, home: NumaNode) -> NumaNode:
-        able = [candidate for candidate in self.topology.numa_nodes if candidate.cpus & self.reserved]
-        far = 255  # the firmware's distance for an unreachable node
-        return min(
-            able,
-            key=lambda candidate: (
-                candidate.id != home.id,
-                home.distances.get(candidate.id, far),
-                candidate.id,
-            ),
-            default=home,
-        )
+    Returns all of them for a device whose NUMA node the firmware does not name.
+    """
+    home = next((numa_node for numa_node in topology.numa_nodes if numa_node.id == node), None)
+    if home is None:
+        return reserved
+    far = 255  # the firmware's distance for an unreachable node
+    able = [candidate for candidate in topology.numa_nodes if candidate.cpus & reserved]
+    order = {one.id: (one.id != home.id, home.distances.get(one.id, far), one.id) for one in able}
+    return reserved & min(able, key=lambda candidate: order[candidate.id], default=home).cpus
 
 
 def _devices(topology: NodeTopology, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
@@ -170,10 +147,11 @@ def _notices(
     topology: NodeTopology,
     profile: NodeProfile,
     plan: InterruptsPlan,
-    places: _ReservedByNode,
+    reserved: CpuSet,
     devices: dict[str, int | None],
 ) -> Iterator[Notice]:
-    elsewhere = sorted(address for address, node in devices.items() if places.lacking(node))
+    lacking = {numa_node.id for numa_node in topology.numa_nodes if not numa_node.cpus & reserved}
+    elsewhere = sorted(address for address, node in devices.items() if node in lacking)
     if elsewhere:
         yield Notice(
             "interrupts-on-another-numa-node",

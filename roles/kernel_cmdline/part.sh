@@ -242,22 +242,16 @@ given() { # PARAMETER FILE: whether the file has it
 }
 kernel_cmdline_pending() { # NEW|OLD: sets `pending` to what still needs a reboot
     pending=
-    while IFS= read -r parameter; do
-        given "$parameter" "$PART/before" && before=yes || before=
-        given "$parameter" /proc/cmdline && now=yes || now=
-        case $1,$now,$before in
-        new,,*) pending="$parameter is not there" ;;
-        old,yes,) pending="$parameter is still there" ;;
-        esac
-    done < "$PART/planned"
-    while IFS= read -r parameter; do
-        given "$parameter" "$PART/before" && before=yes || before=
-        given "$parameter" /proc/cmdline && now=yes || now=
-        case $1,$now,$before in
-        new,yes,*) pending="$parameter is still there" ;;
-        old,,yes) pending="$parameter is not there" ;;
-        esac
-    done < "$PART/removed"
+    for list in planned removed; do
+        while IFS= read -r parameter; do
+            given "$parameter" "$PART/before" && before=yes || before=
+            given "$parameter" /proc/cmdline && now=yes || now=
+            case $list,$1,$now,$before in
+            planned,new,,* | removed,old,,yes) pending="$parameter is not there" ;;
+            planned,old,yes, | removed,new,yes,*) pending="$parameter is still there" ;;
+            esac
+        done < "$PART/$list"
+    done
     [ -n "$pending" ]
 }
 kernel_cmdline_undo() { # step by step: a kernel package may have changed the boot loader's files since

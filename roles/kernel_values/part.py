@@ -17,9 +17,9 @@ from numaforge.lib.shell import line
 from numaforge.machine.snapshot import catalogue
 from numaforge.node.part import Look, NodeState, Part, lines, switched
 from numaforge.roles.expectation import Expected, is_value
-from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.expected import SWAPS, expected
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
+from numaforge.roles.kernel_values.paths import online, switched_cpu, sysctl
 from numaforge.roles.kernel_values.sysctls import IN_USE
 
 if TYPE_CHECKING:
@@ -49,19 +49,9 @@ def read_record(text: str | None) -> dict[str, Recorded]:
     return {row[0]: Recorded(row[1], row[2]) for row in rows if len(row) == 3}
 
 
-def record_lines(record: Mapping[str, Recorded]) -> tuple[str, ...]:
-    """Return the lines of a record, without its header."""
-    return tuple(f"{path}\t{entry.earlier}\t{entry.ours}" for path, entry in record.items())
-
-
 def paths_of(record: Iterable[str]) -> tuple[str, ...]:
     """Return the recorded kernel paths, without swap devices."""
     return tuple(path for path in record if path.startswith(("/sys/", "/proc/sys/")))
-
-
-def swaps_of(record: Mapping[str, Recorded]) -> dict[str, Recorded]:
-    """Return the swap devices that were turned off, by device."""
-    return {path.removeprefix(_SWAP): entry for path, entry in record.items() if path.startswith(_SWAP)}
 
 
 NAME = "kernel_values"
@@ -109,7 +99,8 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     at_boot = TUNING_UNIT_PATH in [file.path for file in goal.plan.files]
     relinks = (state.answers(NAME).get("unit") == "enabled") is not at_boot
     record = read_record(state.text(RECORD))
-    swaps_on = {} if tuning.swap_off else swaps_of(record)
+    swaps = {path.removeprefix(_SWAP): entry for path, entry in record.items() if path.startswith(_SWAP)}
+    swaps_on = {} if tuning.swap_off else swaps
     returning = _returning(record, planned, state)
     if not (different or swaps_off or relinks or swaps_on or returning.back or returning.others):
         return None
@@ -157,7 +148,8 @@ def part(
     """
     record, back, swaps_on = record or {}, back or {}, swaps_on or {}
     coming, going = _switched(back), _switched(different)
-    late = {path for path in different if path.startswith(tuple(map(kernel_values_paths.cpu_folder, coming)))}
+    folders = tuple(online(cpu).removesuffix("online") for cpu in coming)
+    late = {path for path in different if path.startswith(folders)}
     if missing := sorted({*different} - {*current} - late):
         raise HostError(
             "is planned, and this kernel does not have it or does not let it be read",
@@ -168,7 +160,7 @@ def part(
         path: entry._replace(ours=different[path]) if path in different else entry
         for path, entry in record.items()
     }
-    switches = {*map(kernel_values_paths.online, (*coming, *going))}
+    switches = {*map(online, (*coming, *going))}
     moves = [f"CPUs {format_cpulist(coming)}: offline -> online, as before numaforge"] if coming else []
     moves += [f"CPUs {format_cpulist(going)}: online -> offline"] if going else []
     moves += [
@@ -196,11 +188,11 @@ def part(
         NAME,
         moves=tuple(moves),
         data={
-            "online": lines(*(rows[path] for path in map(kernel_values_paths.online, coming))),
+            "online": lines(*(rows[path] for path in map(online, coming))),
             "planned": lines(*(row for path, row in rows.items() if path not in switches | late)),
             "late": lines(*(rows[path] for path in different if path in late)),
-            "offline": lines(*(rows[path] for path in map(kernel_values_paths.online, going))),
-            "kept": lines(*record_lines(kept_record)),
+            "offline": lines(*(rows[path] for path in map(online, going))),
+            "kept": lines(*(f"{path}\t{entry.earlier}\t{entry.ours}" for path, entry in kept_record.items())),
             "swaps-on": lines(*(f"{line(device)} {entry.earlier}" for device, entry in swaps_on.items())),
         },
         settings={
@@ -221,9 +213,7 @@ def part(
 
 def _switched(values: Iterable[str]) -> tuple[int, ...]:
     """Return the CPUs that these paths switch."""
-    return tuple(
-        sorted(cpu for path in values if (cpu := kernel_values_paths.switched_cpu(path)) is not None)
-    )
+    return tuple(sorted(cpu for path in values if (cpu := switched_cpu(path)) is not None))
 
 
 def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
@@ -236,9 +226,7 @@ def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
         )
 
 
-_COUNTERS = {
-    kernel_values_paths.sysctl(name): kernel_values_paths.sysctl(counter) for name, counter in IN_USE.items()
-}
+_COUNTERS = {sysctl(name): sysctl(counter) for name, counter in IN_USE.items()}
 
 
 def _rows(plan: NodePlan) -> dict[str, Expected]:

@@ -21,11 +21,6 @@ IDLE_STATE = "/sys/devices/system/cpu/cpu{}/cpuidle/state{}/disable"
 ONLINE = "/sys/devices/system/cpu/cpu{}/online"
 
 
-def cpu_folder(cpu: int) -> str:
-    """Return the folder of a CPU, with a trailing slash."""
-    return f"/sys/devices/system/cpu/cpu{cpu}/"
-
-
 def online(cpu: int) -> str:
     """Return the path of the switch that takes a CPU offline."""
     return ONLINE.format(cpu)

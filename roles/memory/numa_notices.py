@@ -1,6 +1,6 @@
 """How pods are affected by NUMA nodes without CPUs or memory, and by uneven packages."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.quantity import format_bytes
@@ -96,9 +96,9 @@ def _uneven_packages(topology: NodeTopology) -> Iterator[Notice]:
     ]
     is_known = all(memory) and all(node.memory_bytes is not None for node in topology.numa_nodes)
     uneven = [
-        *([f"{_range(map(str, _ends(cpus)))} CPUs"] if len({*cpus}) > 1 else []),
+        *([f"{min(cpus)} to {max(cpus)} CPUs"] if len({*cpus}) > 1 else []),
         *(
-            [f"{_range(map(format_bytes, _ends(memory)))} of memory"]
+            [f"{format_bytes(min(memory))} to {format_bytes(max(memory))} of memory"]
             if is_known and max(memory) - min(memory) > max(memory) // _EVEN_PART
             else []
         ),
@@ -108,14 +108,6 @@ def _uneven_packages(topology: NodeTopology) -> Iterator[Notice]:
             "uneven-packages",
             f"packages have {' and '.join(uneven)}: the largest pod that stays in one fits only the larger",
         )
-
-
-def _ends(values: list[int]) -> tuple[int, int]:
-    return min(values), max(values)
-
-
-def _range(ends: Iterable[str]) -> str:
-    return " to ".join(ends)
 
 
 def _listing(nodes: list[NumaNode]) -> str:

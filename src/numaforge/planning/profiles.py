@@ -17,17 +17,15 @@ from numaforge.planning.profile import NodeProfile
 # Mappings that take exactly one key: a merge of two would have two.
 _CHOICES = (("cpus", "reserved"),)
 
-# What a value takes with it of the profile below: with this engine the kubelet's managers have nothing to do.
-_REPLACES = {
-    ("kubelet", "resource_engine", "dra"): (
-        "cpu_manager_policy",
-        "cpu_manager_options",
-        "topology_manager_policy",
-        "topology_manager_scope",
-        "topology_manager_options",
-        "memory_manager_policy",
-    )
-}
+# With the resource engine dra the kubelet's managers have nothing to do: what a parent says of them goes.
+_OF_MANAGERS = (
+    "cpu_manager_policy",
+    "cpu_manager_options",
+    "topology_manager_policy",
+    "topology_manager_scope",
+    "topology_manager_options",
+    "memory_manager_policy",
+)
 
 # `state` of a section that takes nothing from the profile below.
 _ABSENT = "absent"
@@ -139,11 +137,8 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     try:
         text = read_text(path, most_mib=MOST_MIB)
     except NumaforgeError as error:
-        path_hint = (
-            ""
-            if path.exists() or path.is_absolute() or not where
-            else f"; {path} is looked for in {Path.cwd()}"
-        )
+        is_relative = where and not path.exists() and not path.is_absolute()
+        path_hint = f"; {path} is looked for in {Path.cwd()}" if is_relative else ""
         raise ProfileError(
             f"the profile {path} {error.message}",
             where=where,
@@ -157,11 +152,8 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
             remedy="write at least one key, such as `extends: training`; `{}` takes every default",
         )
     if not isinstance(document, dict):
-        raise ProfileError(
-            f"a profile is a mapping, not a {type(document).__name__}",
-            where=str(path),
-            remedy=_BEGIN,
-        )
+        kind = type(document).__name__
+        raise ProfileError(f"a profile is a mapping, not a {kind}", where=str(path), remedy=_BEGIN)
     for key, form in _OTHERS.items():
         if key in document:
             kind = form.format(kind=document[key])
@@ -224,25 +216,23 @@ def _extend(
     _read_mig_parted(inherited, parent_place, folder_of_parent)
     for personal in ("name", "description"):
         inherited.pop(personal, None)
-    _drop_replaced(inherited, values)
+    _drop_managers(inherited, values)
     if isinstance(inherited.get("sources"), Mapping):
         inherited["sources"] = _sources_of_inherited(inherited["sources"], values)
     return _merge(inherited, values)
 
 
-def _drop_replaced(inherited: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Remove inherited values that our own ones replace, with their sources."""
-    for (section, key, value), replaced in _REPLACES.items():
-        above, below = values.get(section), inherited.get(section)
-        if isinstance(above, Mapping) and above.get(key) == value and isinstance(below, Mapping):
-            inherited[section] = {
-                name: inherited_value for name, inherited_value in below.items() if name not in replaced
-            }
-            if isinstance(sources := inherited.get("sources"), Mapping):
-                prefixes = tuple(f"{section}.{name}" for name in replaced)
-                inherited["sources"] = {
-                    path: source for path, source in sources.items() if not path.startswith(prefixes)
-                }
+def _drop_managers(inherited: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Remove what a profile's parent says of the kubelet's managers, with the sources."""
+    above, below = values.get("kubelet"), inherited.get("kubelet")
+    by_claims = isinstance(above, Mapping) and above.get("resource_engine") == "dra"
+    if not by_claims or not isinstance(below, Mapping):
+        return
+    inherited["kubelet"] = {name: value for name, value in below.items() if name not in _OF_MANAGERS}
+    if isinstance(sources := inherited.get("sources"), Mapping):
+        prefixes = tuple(f"kubelet.{name}" for name in _OF_MANAGERS)
+        kept = {path: source for path, source in sources.items() if not path.startswith(prefixes)}
+        inherited["sources"] = kept
 
 
 def _sources_of_inherited(sources: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
@@ -273,16 +263,10 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, 
     merged = dict(below)
     for key, value in above.items():
         inherited, key_path = merged.get(key), (*path, key)
-        dropped = isinstance(value, Mapping) and value.get("state") == _ABSENT
-        if (
-            isinstance(inherited, Mapping)
-            and isinstance(value, Mapping)
-            and key_path not in _CHOICES
-            and not dropped
-        ):
-            merged[key] = _merge(inherited, value, key_path)
-        else:
+        if not isinstance(inherited, Mapping) or not isinstance(value, Mapping) or key_path in _CHOICES:
             merged[key] = value
+        else:
+            merged[key] = value if value.get("state") == _ABSENT else _merge(inherited, value, key_path)
     return merged
 
 

@@ -27,7 +27,7 @@ from numaforge.planning.convert.documents import (
     read_toml,
 )
 from numaforge.planning.convert.draft import Conversion, Draft
-from numaforge.planning.convert.rows import FieldRow, table
+from numaforge.planning.convert.rows import FieldRow, table, tables
 
 AUTO = "auto"
 _MACHINE_CONFIGURATION = "machineconfiguration.openshift.io/v1"
@@ -178,28 +178,6 @@ FORMS: tuple[FileForm, ...] = (
     ),
 )
 
-_SRIOV = "it alone reads it; rdma.pools in a profile are pools of the shared RDMA device plugin"
-_CHECKED = "`numaforge {} check FILE` reads it"
-OTHERS: tuple[tuple[str, str, str], ...] = (
-    ("resourceList", "a configuration of the SR-IOV network device plugin", _SRIOV),
-    ("SriovNetworkNodePolicy", "a policy of the SR-IOV network operator", _SRIOV),
-    ("NodePool", "a pool of Karpenter without a kubelet", "its EC2NodeClass has spec.kubelet: convert it"),
-    ("NicClusterPolicy", "a policy of the network operator", _CHECKED.format("rdma")),
-    ("ClusterPolicy", "a policy of the GPU operator", _CHECKED.format("mig")),
-    ("DeviceConfig", "an object of AMD's GPU operator", "amd_partitions in a profile says how GPUs are cut"),
-    ("configList", "a configuration of the shared RDMA device plugin", _CHECKED.format("rdma")),
-    (
-        "sharing",
-        "a configuration of NVIDIA's device plugin",
-        f"{_CHECKED.format('device-plugin')}, and device_plugin in a profile writes one",
-    ),
-    ("kind.x-k8s.io/", "a cluster of kind", "give a text of kubeadmConfigPatches, as a file"),
-    ("write_files", "a configuration of cloud-init", "give a content of write_files, as a file"),
-    ("variant", "a configuration of Butane", "give a content of storage.files, as a file"),
-    ("IRQBALANCE_", "irqbalance's settings", "interrupts.irqbalance in a profile sets its CPUs"),
-    (_UNIT, "a unit of systemd, or its drop-in", "system.daemons in a profile confines a host's daemons"),
-)
-"""Files that are not converted: how their kind, version or a key begins, what they are, where they go."""
 FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
@@ -248,15 +226,15 @@ def whose(text: str) -> str | None:
 
 
 def _others(documents: Sequence[Mapping[str, Any]], file: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of OTHERS among documents and the texts in them: what they are, and where they go."""
+    """Yield what is not converted among documents and the texts in them: what it is, and where it goes."""
     listed = list(documents)
     for _, name, text in texts_in(documents, file):
         with suppress(NumaforgeError):  # a text of another kind
             listed += _documents(text, name, AUTO)
-    for key, called, to in OTHERS:
+    for other in tables()["unconverted"]:
         names = (document.get(head) for document in listed for head in ("kind", "apiVersion"))
-        if any(str(name).startswith(key) for name in (*names, *chain.from_iterable(listed))):
-            yield called, to
+        if any(str(name).startswith(other["begins"]) for name in (*names, *chain.from_iterable(listed))):
+            yield other["is"], other["instead"]
 
 
 def _documents(text: str, file: str, kind: str) -> list[Mapping[str, Any]]:

@@ -78,7 +78,8 @@ class FieldReading(NamedTuple):
 
 
 @cache
-def _tables() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def tables() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return fields.yaml."""
     text = Path(__file__).with_name("fields.yaml").read_text(encoding="utf-8")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return dict(yaml.load(text, Loader=loader))  # noqa: S506 (it is a safe one)
@@ -90,7 +91,7 @@ def table(name: str, by: Mapping[str, Callable[[Any], Any]] = _AS_IS) -> tuple[F
 
 
 def _rows(name: str) -> Iterator[FieldRow]:
-    for entry in _tables()[name]:
+    for entry in tables()[name]:
         for above in entry.get("below", "").split() or [""]:
             separator = " " if above.startswith("[") else "." if above else ""
             for row in _entry_rows(entry):
