@@ -27,7 +27,6 @@ from numaforge.roles.amd_partitions.plan import amd_gpus
 from numaforge.roles.device_plugin.manifests import manager_config_map
 from numaforge.roles.mig.operator import operator_name
 
-NAME = "amd-gpu-operator"
 WHY = "AMD's GPU Operator: a DeviceConfig for each kind of node, and how its GPUs are partitioned"
 NAMESPACE = "kube-amd-gpu"
 MANAGER_CONFIG = "numaforge-partitions"

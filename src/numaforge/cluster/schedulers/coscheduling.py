@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from numaforge.cluster.schedulers.fleet import ServedFleet, Written, example_job, gang_template
 from numaforge.lib.kubernetes_objects import manifest
 
-NAME = "coscheduling"
 WHY = "an example of a gang: it starts when all of its pods can, each the largest that every node takes"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 _GANG = "numaforge-example"

@@ -23,7 +23,6 @@ from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.rails import rails
 from numaforge.machine.topology.vendors import AMD, NVIDIA
 
-NAME = "dra"
 WHY = "claims for GPUs and NICs that share a PCIe root, the CPU driver's values, and GPUs to be left alone"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE = "resource.kubernetes.io/numaNode"

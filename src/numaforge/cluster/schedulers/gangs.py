@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from numaforge.cluster.schedulers.fleet import ServedFleet, Written, example_job, gang_template
 from numaforge.lib.kubernetes_objects import CLIQUE, Manifest, manifest
 
-NAME = "gangs"
 WHY = "an example of a gang of Kubernetes' own scheduler: its pods are placed together or not at all"
 GROUP = "scheduling.k8s.io"
 VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")

@@ -32,7 +32,6 @@ from numaforge.roles.device_plugin.manifests import (
 )
 from numaforge.roles.device_plugin.plan import in_mig_mode
 
-NAME = "gpu-operator"
 WHY = "NVIDIA's GPU Operator: values of its chart that fit these plans, and the ConfigMaps that they name"
 NAMESPACE = "gpu-operator"
 PLUGIN_CONFIG, MIG_CONFIG = "numaforge-device-plugin", "numaforge-mig-parted"

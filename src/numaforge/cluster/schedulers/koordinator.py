@@ -8,7 +8,6 @@ from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written,
 from numaforge.kubelet_minors.options import FULL_PCPUS_ONLY
 from numaforge.lib.kubernetes_objects import CLIQUE, manifest
 
-NAME = "koordinator"
 WHY = "what koord-scheduler and koordlet take from an admin; topologies and Devices koordlet writes itself"
 PREFIX = "node.koordinator.sh"
 POLICIES = {"single-numa-node": "SingleNUMANode", "restricted": "Restricted", "best-effort": "BestEffort"}

@@ -6,7 +6,6 @@ from numaforge.cluster.schedulers.fleet import ServedFleet, Written
 from numaforge.cluster.schedulers.labels import PREFIX, labels_of
 from numaforge.lib.kubernetes_objects import CLIQUE, manifest
 
-NAME = "kueue"
 WHY = "levels for topology-aware scheduling; a node that lacks the label of one level is invisible to Kueue"
 _API = "kueue.x-k8s.io/v1beta2"
 HOSTNAME = "kubernetes.io/hostname"

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written, node_patch
 
-NAME = "labels"
 WHY = "labels of the Nodes that selectors, affinities and other systems read"
 PREFIX = "numaforge.io"
 FEATURE_FILE = "numaforge"

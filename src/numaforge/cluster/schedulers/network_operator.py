@@ -16,7 +16,6 @@ from numaforge.lib.kubernetes_objects import manifest
 from numaforge.roles.rdma.manifests import POOLS_LABEL, config_text
 from numaforge.roles.rdma.planned import RdmaPool
 
-NAME = "network-operator"
 WHY = "NVIDIA's Network Operator: the RDMA resources of these plans, in place of `numaforge rdma manifests`"
 _API = "mellanox.com/v1alpha1"
 _POLICY = "nic-cluster-policy"  # the one name that the operator takes

@@ -10,7 +10,6 @@ from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.lib.kubernetes_objects import manifest
 from numaforge.lib.ordering import first_of, grouped
 
-NAME = "nfd"
 WHY = "for node-feature-discovery, where it runs: labels of nodes that are found as their plans have them"
 AS_PLANNED = f"{PREFIX}/found-as-planned"
 _OF_EACH_NODE = f"{PREFIX}/plan"  # differs by node, and a rule is for several

@@ -8,7 +8,6 @@ from numaforge.kubelet_minors.options import MAX_ALLOWABLE_NUMA_NODES
 from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.lib.kubernetes_objects import Manifest, manifest
 
-NAME = "noderesourcetopology"
 WHY = "for scheduler-plugins and KAI where no agent writes them: its numbers are those of an empty node"
 _POLICIES = {
     ("single-numa-node", "pod"): "SingleNUMANodePodLevel",

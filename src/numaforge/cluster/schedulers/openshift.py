@@ -7,7 +7,6 @@ from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written
 from numaforge.lib.kubernetes_objects import Manifest, manifest
 from numaforge.lib.ordering import grouped
 
-NAME = "openshift"
 WHY = "the kubelet's settings as its Machine Config Operator takes them; its nodes reboot for a change"
 _API = "machineconfiguration.openshift.io/v1"
 _POOL_LABEL = "pools.operator.machineconfiguration.openshift.io"

@@ -28,7 +28,6 @@ from numaforge.roles.kubelet.delivery import merge
 class System:
     """A system that files are written for; an operator has a kind of its own, with defaults."""
 
-    name: str
     why: str
     documents: Callable[[ServedFleet], Iterator[Written]]
     own_kind: tuple[str, str] | None = None
@@ -36,30 +35,21 @@ class System:
 
 
 SYSTEMS = {
-    system.name: system
-    for system in (
-        System(labels.NAME, labels.WHY, labels.documents),
-        System(nfd.NAME, nfd.WHY, nfd.documents),
-        System(node_resource_topology.NAME, node_resource_topology.WHY, node_resource_topology.documents),
-        System(volcano.NAME, volcano.WHY, volcano.documents),
-        System(koordinator.NAME, koordinator.WHY, koordinator.documents),
-        System(coscheduling.NAME, coscheduling.WHY, coscheduling.documents),
-        System(gangs.NAME, gangs.WHY, gangs.documents),
-        System(kueue.NAME, kueue.WHY, kueue.documents),
-        System(openshift.NAME, openshift.WHY, openshift.documents),
-        System(dra.NAME, dra.WHY, dra.documents),
-        System(
-            gpu_operator.NAME, gpu_operator.WHY, gpu_operator.documents, gpu_operator.OWN, gpu_operator.UNSET
-        ),
-        System(network_operator.NAME, network_operator.WHY, network_operator.documents),
-        System(
-            amd_gpu_operator.NAME,
-            amd_gpu_operator.WHY,
-            amd_gpu_operator.documents,
-            amd_gpu_operator.OWN,
-            amd_gpu_operator.UNSET,
-        ),
-    )
+    "labels": System(labels.WHY, labels.documents),
+    "nfd": System(nfd.WHY, nfd.documents),
+    "noderesourcetopology": System(node_resource_topology.WHY, node_resource_topology.documents),
+    "volcano": System(volcano.WHY, volcano.documents),
+    "koordinator": System(koordinator.WHY, koordinator.documents),
+    "coscheduling": System(coscheduling.WHY, coscheduling.documents),
+    "gangs": System(gangs.WHY, gangs.documents),
+    "kueue": System(kueue.WHY, kueue.documents),
+    "openshift": System(openshift.WHY, openshift.documents),
+    "dra": System(dra.WHY, dra.documents),
+    "gpu-operator": System(gpu_operator.WHY, gpu_operator.documents, gpu_operator.OWN, gpu_operator.UNSET),
+    "network-operator": System(network_operator.WHY, network_operator.documents),
+    "amd-gpu-operator": System(
+        amd_gpu_operator.WHY, amd_gpu_operator.documents, amd_gpu_operator.OWN, amd_gpu_operator.UNSET
+    ),
 }
 
 

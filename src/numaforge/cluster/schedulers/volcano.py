@@ -7,7 +7,6 @@ from numaforge.cluster.schedulers.fleet import ServedFleet, ServedNode, Written,
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.lib.kubernetes_objects import CLIQUE, Manifest, manifest
 
-NAME = "volcano"
 WHY = "Volcano's plugins numa-aware and network-topology-aware, both off in its default configuration"
 _PARTS = re.compile(r"[^a-z0-9]+")
 
