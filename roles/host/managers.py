@@ -1,8 +1,8 @@
 """Who else sets what a plan sets: TuneD, other daemons, files of sysctl.d, a driver, the kubelet."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from numaforge.lib.cpulist import format_cpulist
 from numaforge.machine.topology.model import HostProcess, NodeTopology, Userland
@@ -38,12 +38,10 @@ KUBELET_SYSCTLS = {
 """What the kubelet sets at each start, or requires with protectKernelDefaults (setupKernelTunables)."""
 
 
-@dataclass(frozen=True)
-class Contest:
+class Contest(NamedTuple):
     """A manager that sets a knob of the plan to another value; `where` is its file or unit."""
 
     manager: str
-    knob: str
     does: str
     where: str
 
@@ -51,37 +49,28 @@ class Contest:
         return f"{self.manager} ({self.where}) {self.does}"
 
 
-@dataclass(frozen=True)
-class _Planned:
-    """The parts of a plan that other managers may set, too."""
-
-    tuning: TuningPlan
-    interrupts: InterruptsPlan
-
-    @property
-    def knobs(self) -> tuple[str, ...]:
-        """The knobs that the plan sets, without their values."""
-        tuning, interrupts = self.tuning, self.interrupts
-        by_knob = {
-            GOVERNOR: tuning.governors,
-            PREFERENCE: tuning.energy_preferences,
-            "transparent huge pages": tuning.transparent_hugepages,
-            "sysctls": tuning.sysctls or tuning.raised_sysctls,
-            KSM: tuning.ksm,
-            AFFINITY: interrupts.devices,
-            # An irqbalance that the plan restricts or stops does not interfere.
-            LATER: interrupts.default_affinity and interrupts.irqbalance is None,
-        }
-        return tuple(knob for knob, planned in by_knob.items() if planned)
+def _knobs(tuning: TuningPlan, interrupts: InterruptsPlan) -> tuple[str, ...]:
+    """Return the knobs that the plan sets, without their values."""
+    by_knob = {
+        GOVERNOR: tuning.governors,
+        PREFERENCE: tuning.energy_preferences,
+        "transparent huge pages": tuning.transparent_hugepages,
+        "sysctls": tuning.sysctls or tuning.raised_sysctls,
+        KSM: tuning.ksm,
+        AFFINITY: interrupts.devices,
+        # An irqbalance that the plan restricts or stops does not interfere.
+        LATER: interrupts.default_affinity and interrupts.irqbalance is None,
+    }
+    return tuple(knob for knob, planned in by_knob.items() if planned)
 
 
 def contests(machine: NodeTopology, tuning: TuningPlan, interrupts: InterruptsPlan) -> tuple[Contest, ...]:
     """Return the managers that set a knob of the plan to another value; unknown values are no contest."""
-    userland, planned = machine.userland, _Planned(tuning, interrupts)
+    userland, knobs = machine.userland, _knobs(tuning, interrupts)
     contesting = [*_by_kubelet(machine, tuning)]
     if userland is not None:
-        contesting += [*_by_tuned(userland, planned), *_by_services(userland, planned)]
-        contesting += [*_by_driver(userland, planned), *_by_sysctl_files(userland, tuning)]
+        contesting += [*_by_tuned(userland, tuning, interrupts, knobs), *_by_services(userland, knobs)]
+        contesting += [*_by_driver(userland, tuning, knobs), *_by_sysctl_files(userland, tuning)]
     return tuple(contesting)
 
 
@@ -91,45 +80,42 @@ def _by_kubelet(machine: NodeTopology, tuning: TuningPlan) -> Iterator[Contest]:
     for name, value in KUBELET_SYSCTLS.items():
         if (planned := tuning.sysctls.get(name)) not in (None, value):
             does = f"sets {name} to {value} when it starts, and the plan to {planned}"
-            yield Contest("the kubelet", name, does, "kubelet.service")
+            yield Contest("the kubelet", does, "kubelet.service")
 
 
-def _by_tuned(userland: Userland, planned: _Planned) -> Iterator[Contest]:
+def _by_tuned(
+    userland: Userland, tuning: TuningPlan, interrupts: InterruptsPlan, knobs: Sequence[str]
+) -> Iterator[Contest]:
     inside = any(process.name == "openshift-tuned" or process.in_pod for process in _tuned(userland))
     if inside:
-        for knob in planned.knobs:
+        for knob in knobs:
             does = f"may set {knob}, which the plan sets: only its operator knows"
-            yield Contest("a TuneD in a pod", knob, does, "Node Tuning Operator")
+            yield Contest("a TuneD in a pod", does, "Node Tuning Operator")
         return
     if not (_tuned(userland) or "tuned.service" in (userland.services or ())):
         return
     profiles = " ".join(userland.tuned_profiles)
     # NVIDIA's own profiles come with nodewright, which puts them back.
     name = "nvidia-tuned" if profiles.startswith("nvidia-") else "TuneD"
-    for knob, tuned_value, planned_value in _tuned_values(userland.tuned, planned):
+    for knob, tuned_value, planned_value in _tuned_values(userland.tuned, tuning, interrupts):
         if planned_value not in tuned_value.split("|"):
-            yield Contest(
-                name,
-                knob,
-                f"sets {knob} to {tuned_value}, and the plan to {planned_value}",
-                f"profile {profiles}",
-            )
+            does = f"sets {knob} to {tuned_value}, and the plan to {planned_value}"
+            yield Contest(name, does, f"profile {profiles}")
 
 
 def _tuned(userland: Userland) -> list[HostProcess]:
     return [process for process in userland.processes or () if process.name in ("tuned", "openshift-tuned")]
 
 
-def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple[str, str, str]]:
+def _tuned_values(
+    tuned: Mapping[str, str], tuning: TuningPlan, interrupts: InterruptsPlan
+) -> Iterator[tuple[str, str, str]]:
     """Yield each knob that both set, with TuneD's value and the plan's; skip values with TuneD variables."""
-    tuning, interrupts = planned.tuning, planned.interrupts
     switches = tuning.transparent_hugepages
+    preference = next(iter(tuning.energy_preferences.values()), None)
     both = {
         GOVERNOR: ("cpu.governor", next(iter(tuning.governors.values()), None)),
-        PREFERENCE: (
-            "cpu.energy_performance_preference",
-            next(iter(tuning.energy_preferences.values()), None),
-        ),
+        PREFERENCE: ("cpu.energy_performance_preference", preference),
         "transparent huge pages": ("vm.transparent_hugepages", switches.get("enabled")),
         "defrag of transparent huge pages": ("vm.transparent_hugepage.defrag", switches.get("defrag")),
         **{path: (f"sysfs.{path}", value) for path, value in knob_values(tuning).items()},
@@ -141,25 +127,25 @@ def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple
             yield knob, " ".join(tuned[key].split()), planned_value
 
 
-def _by_services(userland: Userland, planned: _Planned) -> Iterator[Contest]:
+def _by_services(userland: Userland, planned_knobs: Sequence[str]) -> Iterator[Contest]:
     running = {process.unit for process in userland.processes or ()}
     for unit, (manager, knobs) in _SERVICES.items():
         if unit in (userland.services or ()) or unit in running:
-            for knob in set(knobs) & {*planned.knobs}:
-                yield Contest(manager, knob, f"sets {knob}, which the plan sets too", unit)
+            for knob in set(knobs) & {*planned_knobs}:
+                yield Contest(manager, f"sets {knob}, which the plan sets too", unit)
 
 
-def _by_driver(userland: Userland, planned: _Planned) -> Iterator[Contest]:
+def _by_driver(userland: Userland, tuning: TuningPlan, knobs: Sequence[str]) -> Iterator[Contest]:
     file = "/etc/infiniband/openib.conf"
-    network = sorted(name for name in planned.tuning.sysctls if name.startswith("net."))
+    network = sorted(name for name in tuning.sysctls if name.startswith("net."))
     for switch in userland.driver_tuning:
         when = f"when it is loaded ({switch}=yes), and the plan"
         if switch == "RUN_AFFINITY_TUNER":
-            if AFFINITY in planned.knobs:
-                yield Contest("NVIDIA's network driver", AFFINITY, f"sets {AFFINITY} {when} too", file)
+            if AFFINITY in knobs:
+                yield Contest("NVIDIA's network driver", f"sets {AFFINITY} {when} too", file)
         elif network:
             does = f"sets sysctls of the network {when} {network[0]}"
-            yield Contest("NVIDIA's network driver", network[0], does, file)
+            yield Contest("NVIDIA's network driver", does, file)
 
 
 def _by_sysctl_files(userland: Userland, tuning: TuningPlan) -> Iterator[Contest]:
@@ -172,4 +158,4 @@ def _by_sysctl_files(userland: Userland, tuning: TuningPlan) -> Iterator[Contest
     for name, (path, value) in sorted(last.items()):
         if value != tuning.sysctls[name]:
             does = f"sets {name} to {value} at boot, after the plan's file sets {tuning.sysctls[name]}"
-            yield Contest("a file of sysctl.d", name, does, path)
+            yield Contest("a file of sysctl.d", does, path)

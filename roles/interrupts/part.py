@@ -40,7 +40,9 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
     """
     plan, answers = goal.plan.interrupts, state.answers(NAME)
-    moves = [*_moved(state), *_leftovers(state)]
+    moves = _moved(state)
+    if leftovers := state.every(NAME, "left"):
+        moves.append(f"interrupts, queues and masks not planned any more: {len(leftovers)} -> as they were")
     at_boot = INTERRUPTS_UNIT_PATH in [file.path for file in goal.plan.files]
     if (answers.get("unit") == "enabled") is not at_boot:
         moves.append(switched(INTERRUPTS_UNIT, enabled=at_boot))
@@ -106,15 +108,6 @@ def _moved(state: NodeState) -> list[str]:
     ]
 
 
-def _leftovers(state: NodeState) -> list[str]:
-    leftovers = state.every(NAME, "left")
-    return (
-        [f"interrupts, queues and masks not planned any more: {len(leftovers)} -> as they were"]
-        if leftovers
-        else []
-    )
-
-
 def _irqbalance_change(
     plan: InterruptsPlan, state: NodeState, answers: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str, str, list[str]]:
@@ -132,14 +125,11 @@ def _irqbalance_change(
         )
     if plan.irqbalance == "off":
         verb = "stop" if active else ""
-    elif (
-        state.text(IRQBALANCE_OFF_PATH) is not None
-        and not active
-        and answers.get("UnitFileState") == "enabled"
-    ):
-        verb = "start"  # an earlier plan turned it off
-    else:
-        verb = "restart" if active and current_block != planned_block else ""
+    elif active:
+        verb = "restart" if current_block != planned_block else ""
+    else:  # an earlier plan may have turned it off
+        was_off = state.text(IRQBALANCE_OFF_PATH) is not None
+        verb = "start" if was_off and answers.get("UnitFileState") == "enabled" else ""
     ban = f"not on CPUs {format_cpulist(plan.banned)}" if planned_block else "on all CPUs"
     moves = [f"{file}: irqbalance {ban}"] if current_block != planned_block else []
     if verb:

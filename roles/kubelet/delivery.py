@@ -142,13 +142,9 @@ def hand_back(
     exec_start, variable = None, None
     if flag_stays:
         exec_start, variable = _added_flag(install, config_dir, notices)
-        notices.append(
-            Notice(
-                "config-dir-kept",
-                f"{', '.join(other_drop_ins)} came from elsewhere, and the flag --config-dir has them "
-                "read: it stays",
-            )
-        )
+        names = ", ".join(other_drop_ins)
+        text = f"{names} came from elsewhere, and the flag --config-dir has them read: it stays"
+        notices.append(Notice("config-dir-kept", text))
     return KubeletPlan(
         **_common(version, install),
         argument=_argument(install, config_dir) if flag_stays else None,
@@ -188,13 +184,9 @@ def _added_flag(
 ) -> tuple[str | None, str | None]:
     """Return the `exec_start` and the `variable` of a plan: what adds --config-dir to the arguments."""
     if install is None:
-        notices.append(
-            Notice(
-                "config-dir-not-wired",
-                f"no kubelet is installed yet: run again when it is, so that it is started with "
-                f"--config-dir={config_dir}",
-            )
-        )
+        argument = f"--config-dir={config_dir}"
+        text = f"no kubelet is installed yet: run again when it is, so that it is started with {argument}"
+        notices.append(Notice("config-dir-not-wired", text))
         return None, None
     if install.arguments_file or (install.config_dir is not None and not install.config_dir_added):
         return None, None
@@ -223,21 +215,15 @@ def _without_what_is_there(
 ) -> dict[str, Any]:
     """Return `settings` without what the admin's file has: a later plan takes merged values for ours."""
     if existing.eviction_map is not None:
-        wished_signals = {*profile.memory.eviction_hard}
-        eviction = {
-            signal: text for signal, text in settings["evictionHard"].items() if signal in wished_signals
-        }
+        asked = profile.memory.eviction_hard
+        eviction = {signal: text for signal, text in settings["evictionHard"].items() if signal in asked}
         settings = {**settings, "evictionHard": eviction}
     to_merge = {
         path: value
         for path, value in flatten_settings(settings)
-        if (setting := existing.get(*path)) is None or not _same_value(setting.value, value)
+        if (setting := existing.get(*path)) is None or value not in (setting.value, str(setting.value))
     }
     return _nested(to_merge)
-
-
-def _same_value(existing: object, planned: object) -> bool:
-    return existing == planned or (isinstance(planned, str) and str(existing) == planned)
 
 
 def _retired(earlier: KubeletPlan | None, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from numaforge.lib.quantity import format_bytes
 from numaforge.lib.reasons import Notice, Reasoned
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.roles.hugepages.plan import WantedPages, with_pools
+from numaforge.roles.kubelet.delivery import KubeletPlan, merge
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.kubelet.existing import ExistingSettings
 
 
@@ -61,7 +61,7 @@ def plan_largest_pods(
         return Reasoned(())
     if not machine.memory_bytes or not machine.numa_nodes:
         return Reasoned(())
-    config = _effective(existing, kubelet.settings)
+    config = merge(existing.effective, kubelet.settings)
     gpus_by_resource = whole_gpus(devices)
     try:
         node = Node(with_pools(machine, pools), config, devices, version=kubelet.version)
@@ -72,7 +72,8 @@ def plan_largest_pods(
     notices: list[Notice] = []
     for resource in devices or ("",):
         empty = EmptyNode(node, resource)
-        counts = _counts(resource, empty.devices if resource in gpus_by_resource else 1)
+        most = empty.devices if resource in gpus_by_resource else 1
+        counts = range(1, most + 1) if resource else range(1)
         rows += [
             _row(resource, count, empty.largest(count)) for count in counts if not empty.too_many_sets(count)
         ]
@@ -85,10 +86,6 @@ def admits_all_devices(topology: MachineInfo, config: Mapping[str, Any], devices
     """Return whether a pod with one core and 1Gi may have all devices under a kubelet's configuration."""
     node = Node(topology, config, devices)
     return all(admits_all(EmptyNode(node, resource)) for resource in devices)
-
-
-def _counts(resource: str, devices: int) -> range:
-    return range(1, devices + 1) if resource else range(1)
 
 
 def admits_all(empty: EmptyNode) -> bool:
@@ -121,21 +118,6 @@ def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Noti
     elif policy == RESTRICTED:
         cause = f"restricted refuses every {scope} with all {every} {resource}"
     else:
-        cause, instead = (
-            f"one core and 1Gi are not left for a pod with all {every} {resource}",
-            "reserve less",
-        )
+        cause = f"one core and 1Gi are not left for a pod with all {every} {resource}"
+        instead = "reserve less"
     return Notice("whole-node-pod-refused", f"{cause}; {instead}")
-
-
-def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the kubelet's future configuration: its own settings with ours merged over them."""
-    merged = dict(existing.effective)
-    for name, value in settings.items():
-        existing_value = merged.get(name)
-        merged[name] = (
-            {**existing_value, **value}
-            if isinstance(value, Mapping) and isinstance(existing_value, Mapping)
-            else value
-        )
-    return merged

@@ -258,8 +258,8 @@ def rehearsal(goal: Goal, state: NodeState) -> Rehearsal | str:
         return f"{install.distribution} runs the kubelet inside a program of its own"
     expected = effect_on(goal, kubelet, state)
     before, after = machines(goal, state)
-    if reason := _not_shown(before, after):
-        return reason
+    if back := after.online - before.online:
+        return f"the plan brings the CPUs {format_cpulist(back)} online, and only the kernel can show them"
     effective = expected.after.effective
     endpoint = str(effective.get("containerRuntimeEndpoint") or "unix:///run/containerd/containerd.sock")
     runtime = next((name for name in ("containerd", "crio") if name in endpoint), None)
@@ -419,13 +419,6 @@ def _memory(
                 f"planned are {left}"
             )
     return memory, tuple(wrong)
-
-
-def _not_shown(before: NodeTopology, after: NodeTopology) -> str:
-    """Return what of a plan no rehearsal can show to a kubelet, "" where all of it can be shown."""
-    if back := after.online - before.online:
-        return f"the plan brings the CPUs {format_cpulist(back)} online, and only the kernel can show them"
-    return ""
 
 
 def _faces(goal: Goal, before: NodeTopology, after: NodeTopology) -> dict[str, str]:

@@ -21,14 +21,23 @@ def gpu_memory_bytes(topology: NodeTopology) -> int:
     return sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.id in nodes)
 
 
-def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
-    """Return a notice for each kind of unusual NUMA node or package; unknown memory causes none."""
-    return (
-        *_without_memory(topology),
-        *_without_cpus(topology),
-        *_uneven_packages(topology),
-        *_two_totals(topology),
-    )
+def numa_notices(topology: NodeTopology) -> Iterator[Notice]:
+    """Yield a notice for each kind of unusual NUMA node or package; unknown memory causes none."""
+    bare = [node for node in topology.numa_nodes if node.cpus and node.memory_bytes == 0]
+    if bare:
+        yield Notice(
+            "cpus-without-memory",
+            f"{_listing(bare)} have CPUs and no memory: pods there use memory of another NUMA node, and "
+            "under single-numa-node with the memory manager's Static no pod gets both from one",
+        )
+    yield from _without_cpus(topology)
+    yield from _uneven_packages(topology)
+    if (disagree := disagreeing_totals(topology)) is not None:
+        yield Notice(
+            "memory-differs",
+            f"{disagree}: "
+            "Allocatable follows MemTotal, the memory manager the NUMA nodes, and a pod has to fit both",
+        )
 
 
 def disagreeing_totals(topology: NodeTopology) -> str | None:
@@ -43,25 +52,6 @@ def disagreeing_totals(topology: NodeTopology) -> str | None:
     ):
         return None
     return f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known_sizes))}"
-
-
-def _two_totals(topology: NodeTopology) -> Iterator[Notice]:
-    if (disagree := disagreeing_totals(topology)) is not None:
-        yield Notice(
-            "memory-differs",
-            f"{disagree}: "
-            "Allocatable follows MemTotal, the memory manager the NUMA nodes, and a pod has to fit both",
-        )
-
-
-def _without_memory(topology: NodeTopology) -> Iterator[Notice]:
-    bare = [node for node in topology.numa_nodes if node.cpus and node.memory_bytes == 0]
-    if bare:
-        yield Notice(
-            "cpus-without-memory",
-            f"{_listing(bare)} have CPUs and no memory: pods there use memory of another NUMA node, and "
-            "under single-numa-node with the memory manager's Static no pod gets both from one",
-        )
 
 
 def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -44,19 +45,15 @@ def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
     wish, rdma = profile.modules, profile.rdma.host
     load = tuple(dict.fromkeys((*wish.load, *rdma_modules(profile))))
     options = dict(wish.options)
+    implied: list[tuple[str, str, str]] = []
     if rdma.netns:
-        options["ib_core"] = _with(
-            options.get("ib_core", ()), NETNS_OPTION[rdma.netns], "ib_core", f"rdma.host.netns {rdma.netns}"
-        )
-    if profile.gpu_memory:
-        options["nvidia"] = _with(
-            options.get("nvidia", ()),
-            f"{MEMORY_MODE}={profile.gpu_memory}",
-            "nvidia",
-            f"gpu_memory {profile.gpu_memory}",
-        )
+        implied.append(("ib_core", NETNS_OPTION[rdma.netns], f"rdma.host.netns {rdma.netns}"))
+    if mode := profile.gpu_memory:
+        implied.append(("nvidia", f"{MEMORY_MODE}={mode}", f"gpu_memory {mode}"))
     if profile.imex.mode == "bare":
-        options["nvidia"] = _with(options.get("nvidia", ()), IMEX_CHANNEL, "nvidia", "imex.mode bare")
+        implied.append(("nvidia", IMEX_CHANNEL, "imex.mode bare"))
+    for module, option, asked in implied:
+        options[module] = _with(options.get(module, ()), option, module, asked)
     refused = sorted({*wish.blocked} & {*load, *options})
     if refused:
         raise PlanError(
@@ -100,22 +97,15 @@ def _with(options: tuple[str, ...], implied: str, module: str, wish: str) -> tup
     return tuple(dict.fromkeys((*options, implied)))
 
 
-def _decisions(plan: ModulesPlan, profile: NodeProfile) -> list[Decision]:
+def _decisions(plan: ModulesPlan, profile: NodeProfile) -> Iterator[Decision]:
     rdma_names = rdma_modules(profile)
-    decisions = [
-        Decision(
-            f"modules.load.{name}",
-            "now and at boot",
-            profile.choice("rdma.host.modules" if name in rdma_names else "modules.load"),
-        )
-        for name in plan.load
-    ]
-    decisions += [
-        Decision(f"modules.options.{name}", " ".join(options), _option_reason(name, profile))
-        for name, options in plan.options.items()
-    ]
-    reason = profile.choice("modules.blocked")
-    return decisions + [Decision(f"modules.blocked.{name}", "never loaded", reason) for name in plan.blocked]
+    for name in plan.load:
+        reason = profile.choice("rdma.host.modules" if name in rdma_names else "modules.load")
+        yield Decision(f"modules.load.{name}", "now and at boot", reason)
+    for name, options in plan.options.items():
+        yield Decision(f"modules.options.{name}", " ".join(options), _option_reason(name, profile))
+    for name in plan.blocked:
+        yield Decision(f"modules.blocked.{name}", "never loaded", profile.choice("modules.blocked"))
 
 
 def _option_reason(module: str, profile: NodeProfile) -> str:
@@ -125,20 +115,14 @@ def _option_reason(module: str, profile: NodeProfile) -> str:
     return profile.choice(f"modules.options.{module}" if is_given else implied_by)
 
 
-def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
-    late = sorted({*plan.options, *plan.blocked})
-    if not late:
-        return []
-    then = (
-        "the node reboots for it"
-        if profile.maintenance.reboot == "allowed"
-        else f"it is not written before a boot may prove it, and maintenance.reboot is "
-        f"{profile.maintenance.reboot}"
-    )
-    return [
-        Notice(
+def _notices(plan: ModulesPlan, profile: NodeProfile) -> Iterator[Notice]:
+    reboot = profile.maintenance.reboot
+    then = f"it is not written before a boot may prove it, and maintenance.reboot is {reboot}"
+    if reboot == "allowed":
+        then = "the node reboots for it"
+    if late := sorted({*plan.options, *plan.blocked}):
+        yield Notice(
             "modules-at-boot",
             f"changes of {', '.join(late)} take effect at the next boot: {then}; a module in the initial "
             "RAM disk obeys only once that is rebuilt (update-initramfs -u, dracut -f)",
         )
-    ]

@@ -40,18 +40,15 @@ class MadeFor(Section):
     )
 
 
-def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, ...]:
-    """Return a notice for a machine of another kind; unknown properties count as matching."""
+def kind_notices(topology: NodeTopology, profile: NodeProfile) -> Iterator[Notice]:
+    """Yield a notice for a machine of another kind; unknown properties count as matching."""
     differences = [*_gpus(topology, profile), *_numa_nodes(topology, profile), *_caches(topology, profile)]
-    if not differences:
-        return ()
-    return (
-        Notice(
+    if differences:
+        yield Notice(
             "another-machine",
             f"{profile.name} was made for another kind of machine: {'; '.join(differences)}. Choose the "
             "profile of this kind, or set made_for: null where the values are meant for both",
-        ),
-    )
+        )
 
 
 def _gpus(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:

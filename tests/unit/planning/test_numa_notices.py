@@ -92,7 +92,7 @@ def test_allocatable_reports_how_much_memory_is_gpu_memory():
 def test_disagreeing_memory_sizes_are_noticed(mem_total: int | None, expected: list[str]) -> None:
     topology = replace(with_memory(64 * GIB, 64 * GIB), memory_bytes=mem_total)
     assert [notice.id for notice in numa_notices(topology)] == expected
-    assert numa_notices(replace(with_memory(64 * GIB, None), memory_bytes=GIB)) == ()
+    assert [*numa_notices(replace(with_memory(64 * GIB, None), memory_bytes=GIB))] == []
 
 
 TRAY, EMPTY = gb200_nvl72_tray(), gb200_cdmm()
