@@ -165,11 +165,8 @@ def diff(
     """Compare two machines, or two plans; `names_of_host` adds names, UUIDs and processes."""
     if isinstance(left, NodePlan) != isinstance(right, NodePlan):
         raise ArgumentError("a machine and a plan cannot be compared", where="diff()")
-    return differences(*map(_document, (left, right)), names_of_host=names_of_host)
-
-
-def _document(one: NodeTopology | NodePlan) -> dict[str, Any]:
-    return plan_document(one) if isinstance(one, NodePlan) else to_document(one)
+    sides = (plan_document(one) if isinstance(one, NodePlan) else to_document(one) for one in (left, right))
+    return differences(*sides, names_of_host=names_of_host)
 
 
 def _pod(pod_or_manifest: Pod | Mapping[str, Any]) -> Pod:

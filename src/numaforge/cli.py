@@ -95,8 +95,7 @@ def _invoke(arguments: list[str]) -> object:
         from numaforge.commands.completion import complete
 
         return complete(numaforge, instruction)
-    _refuse_empty(arguments)
-    _refuse_input_twice(arguments)
+    _refuse(arguments)
     # Group.main() would handle a broken pipe and an interrupt itself.
     with numaforge.make_context("numaforge", arguments) as context:
         return numaforge.invoke(context)
@@ -120,15 +119,9 @@ def _prepare_streams() -> None:
 def _located(error: click.ClickException) -> click.ClickException:
     """Return the error with a hint: which options take an argument, or that options follow the command."""
     if isinstance(error, click.NoSuchOption) and error.ctx and isinstance(error.ctx.command, click.Group):
-        complaint = (
-            f"No such option {error.option_name!r}; options follow the command: {error.ctx.command_path}"
-        )
-        possibilities = error.possibilities
-        return (
-            error
-            if possibilities
-            else click.UsageError(f"{complaint} COMMAND {error.option_name}", ctx=error.ctx)
-        )
+        path, option = error.ctx.command_path, error.option_name
+        hint = f"No such option {option!r}; options follow the command: {path} COMMAND {option}"
+        return error if error.possibilities else click.UsageError(hint, ctx=error.ctx)
     if "unexpected extra argument" not in error.message or not isinstance(error, click.UsageError):
         return error
     offered = {name for parameter in error.ctx.command.params for name in parameter.opts} if error.ctx else {}
@@ -155,27 +148,6 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 def _discard(stream: TextIO) -> None:
     """Redirect standard output or error to /dev/null, so that flushing it at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _refuse_empty(arguments: Sequence[str]) -> None:
-    """Refuse an empty argument: an unset shell variable must not mean this machine."""
-    for preceding, argument in pairwise(["numaforge", *arguments]):
-        if not argument or _EMPTY_OPTION.fullmatch(argument):
-            raise click.UsageError(
-                f"what follows {preceding!r} is empty; is a variable of your shell unset?"
-                if not argument
-                else f"{argument!r} is empty; is a variable of your shell unset?"
-            )
-
-
-def _refuse_input_twice(arguments: Sequence[str]) -> None:
-    """Refuse standard input for two files: the second would be empty."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    read = [
-        argument for preceding, argument in pairwise(["numaforge", *options]) if preceding not in _WRITTEN
-    ]
-    if read.count("-") > 1:
-        raise click.UsageError("standard input (-) can be read only once: name a file for the other")
 
 
 def _complain(message: str, exit_code: int) -> int:
@@ -208,3 +180,15 @@ def numaforge() -> None:
     MACHINE is a file saved by `numaforge capture`, the folder of a captured root, a ready machine such as
     dgx-h100, or a host; without one, every command looks at this machine.
     """
+
+
+def _refuse(arguments: Sequence[str]) -> None:
+    """Refuse an empty argument, and standard input for two files: the second would be empty."""
+    for preceding, argument in pairwise(["numaforge", *arguments]):
+        if not argument or _EMPTY_OPTION.fullmatch(argument):
+            empty = repr(argument) if argument else f"what follows {preceding!r}"
+            raise click.UsageError(f"{empty} is empty; is a variable of your shell unset?")
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    pairs = pairwise(["numaforge", *options])
+    if sum(argument == "-" and preceding not in _WRITTEN for preceding, argument in pairs) > 1:
+        raise click.UsageError("standard input (-) can be read only once: name a file for the other")

@@ -55,11 +55,7 @@ class AsPlanned(NamedTuple):
         return as_plan_makes_it(machine, decided, state)
 
     def plan_for(self, machine: NodeTopology, kubelet_version: str | None = None) -> NodePlan:
-        """Return the plan that the profile gives to a machine, or the one in the file.
-
-        A kubelet of unknown version is planned as the newest one. Raises NumaforgeError for a file that holds
-        no plan, or the plan of another host.
-        """
+        """Return the profile's plan or the one in the file; a kubelet of unknown version is the newest."""
         from numaforge.kubelet_minors.versions import LATEST_MINOR
 
         if self.plan is not None:
@@ -141,22 +137,27 @@ def _hold_to(planned: str, machine: NodeTopology, plan: str, version: str | None
         remark(f"{plan}: {mismatch}; plan again")
 
 
-def given_kubelet(
-    machine: NodeTopology,
-    config: str | None,
-    drop_in: str | None,
-    flags: tuple[str, ...],
-    version: str | None,
-) -> NodeTopology:
-    """Return a machine with the given kubelet configuration, drop-ins and flags."""
-    from numaforge.commands.inputs import read_drop_ins, read_settings
-    from numaforge.machine.topology.model import KubeletInstall
+class GivenKubelet(NamedTuple):
+    """What a command takes in place of the machine's own kubelet: its files, flags, version and state."""
 
-    kubelet = machine.kubelet or KubeletInstall(version, None, CONFIG_PATH, None, ())
-    if config is not None:
-        kubelet = replace(kubelet, config_text=read_settings(config), config_dir=None, flags=(), drop_ins={})
-    if drop_in is not None:
-        texts = {f"{drop_in}/{name}": text for name, text in read_drop_ins(drop_in).items()}
-        kubelet = replace(kubelet, config_dir=drop_in, drop_ins=texts)
-        flags = (*(flags or kubelet.flags), f"--config-dir={drop_in}")
-    return replace(machine, kubelet=replace(kubelet, flags=flags or kubelet.flags))
+    config: str | None = None
+    drop_in: str | None = None
+    flags: tuple[str, ...] = ()
+    kubelet_version: str | None = None
+    state_dir: str | None = None
+
+    def on(self, machine: NodeTopology) -> NodeTopology:
+        """Return a machine with the given configuration, drop-ins and flags."""
+        from numaforge.commands.inputs import read_drop_ins, read_settings
+        from numaforge.machine.topology.model import KubeletInstall
+
+        kubelet = machine.kubelet or KubeletInstall(self.kubelet_version, None, CONFIG_PATH, None, ())
+        flags = self.flags or kubelet.flags
+        if self.config is not None:
+            text, flags = read_settings(self.config), self.flags
+            kubelet = replace(kubelet, config_text=text, config_dir=None, drop_ins={})
+        if self.drop_in is not None:
+            texts = {f"{self.drop_in}/{name}": text for name, text in read_drop_ins(self.drop_in).items()}
+            kubelet = replace(kubelet, config_dir=self.drop_in, drop_ins=texts)
+            flags = (*flags, f"--config-dir={self.drop_in}")
+        return replace(machine, kubelet=replace(kubelet, flags=flags))

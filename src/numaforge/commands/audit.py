@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import each_named, machine_of, machines_argument, root_option
-from numaforge.commands.options import WITHIN_SECONDS, limit_option, output_option
+from numaforge.commands.options import WITHIN_SECONDS, limit_option, output_option, path_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo_lines, print_data, save, screen, show_json
 
@@ -34,12 +34,8 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     help="Judge by the rules of one subject; shows one MACHINE in detail.",
 )
 @limit_option
-@click.option(
-    "--baseline", metavar="FILE", type=click.Path(), help="Accept the findings of an earlier audit (-o json)."
-)
-@click.option(
-    "--since", metavar="FILE", type=click.Path(), help="Show changes since an earlier audit (-o json)."
-)
+@path_option("--baseline", help="Accept the findings of an earlier audit (-o json).")
+@path_option("--since", help="Show changes since an earlier audit (-o json).")
 @click.option(
     "--timeout",
     type=click.IntRange(1, 3600),
@@ -55,12 +51,10 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     show_default=True,
     help="Lowest severity of a finding that makes the answer no.",
 )
-@click.option(
+@path_option(
     "--to",
     "files",
     multiple=True,
-    metavar="FILE",
-    type=click.Path(),
     help=f"Also save the audit, in the format of the suffix: {', '.join(_SUFFIXES)} (JUnit: .xml).",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding with its remedy.")

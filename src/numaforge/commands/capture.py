@@ -15,7 +15,7 @@ import click
 
 from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.one_host import captured
-from numaforge.commands.options import data_option, limit_option
+from numaforge.commands.options import data_option, limit_option, path_option
 from numaforge.lib import ansible
 from numaforge.lib.errors import ExitCode, HostError
 from numaforge.lib.quantity import counted
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
-@click.option(
+@path_option(
     "--to",
     metavar="FILE|DIR",
-    type=click.Path(),
     help="Where to save it; for an INVENTORY the folder of the snapshots. [default: HOST.snapshot.json on a "
     "terminal, else standard output]",
 )
@@ -39,11 +38,7 @@ if TYPE_CHECKING:
 @data_option
 @root_option
 def capture(
-    host: str | None,
-    to: str | None,
-    limits: tuple[str, ...],
-    data: tuple[str, ...],
-    root: str | None,
+    host: str | None, to: str | None, limits: tuple[str, ...], data: tuple[str, ...], root: str | None
 ) -> ExitCode:
     """Save snapshots of hosts.
 

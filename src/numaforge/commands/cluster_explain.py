@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.as_planned import as_plan_makes_it
+from numaforge.commands.as_planned import GivenKubelet, as_plan_makes_it
 from numaforge.commands.machine import (
     Planning,
     each_named,
@@ -20,7 +20,7 @@ from numaforge.commands.machine import (
     plan_with,
     planning_options,
 )
-from numaforge.commands.options import WITHIN_SECONDS, limit_option, login_options, output_option
+from numaforge.commands.options import WITHIN_SECONDS, limit_option, login_options, output_option, path_option
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, remark, show_answer
 
@@ -40,13 +40,7 @@ if TYPE_CHECKING:
 @planning_options
 @limit_option
 @click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods by kubectl (read-only).")
-@click.option(
-    "--cluster",
-    "saved",
-    metavar="FILE",
-    type=click.Path(),
-    help="Output of `kubectl get nodes,pods -A -o json`, instead of asking.",
-)
+@path_option("--cluster", "saved", help="Output of `kubectl get nodes,pods -A -o json`, instead of asking.")
 @login_options
 @output_option("table", "json")
 def explain(
@@ -264,7 +258,7 @@ def _as_it_is(
     from numaforge.planning.document import saved_plan
     from numaforge.roles.device_plugin.plan import devices_of
 
-    report = read_config(None, None, (), kubelet_version, machine)
+    report = read_config(machine, GivenKubelet(kubelet_version=kubelet_version))
     plan = saved_plan(machine)
     devices = devices_of(machine, plan) if plan else inventory_as_it_is(machine)
     scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version)

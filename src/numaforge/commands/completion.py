@@ -16,9 +16,7 @@ _PLACES = {
 }
 
 
-@click.command(
-    epilog="\b\n" + "\n".join(f"{shell:6}{file}" for shell, file in _PLACES.items()),
-)
+@click.command(epilog="\b\n" + "\n".join(f"{shell:6}{file}" for shell, file in _PLACES.items()))
 @click.argument("shell", type=click.Choice([*_PLACES]))
 def completion(shell: str) -> None:
     """Print the completion script of a shell.

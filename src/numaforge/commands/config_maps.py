@@ -61,11 +61,7 @@ def handing_options(
 def handed_machines(
     handed: Handed, sources: Sequence[str], limits: Sequence[str], planning: Planning
 ) -> list[tuple[NodePlan, NodeTopology]]:
-    """Return the plans and machines for a ConfigMap: the named ones, or an inventory's hosts.
-
-    Raises HostError with the names of hosts that cannot be asked or planned, and PlanError where no host of
-    an inventory leaves its GPUs to the manager.
-    """
+    """Return the plans and machines for a ConfigMap: the named ones, or all of an inventory's hosts."""
     if inventories := inventories_of(sources, limits):
         if len(sources) > 1 or any(planning):
             raise click.UsageError("give an INVENTORY alone: it has each host's profile")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from numaforge.commands.options import output_option
+from numaforge.commands.options import output_option, path_option
 from numaforge.commands.wrapped import key_option, remark_repeated
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.given import BYTE_ORDER_MARK, read_text
@@ -23,9 +23,7 @@ from numaforge.report.terminal import save
     help="Name of the one to convert, in a FILE with several (mig-parted, TuneD, eksctl).",
 )
 @key_option
-@click.option(
-    "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
-)
+@path_option("--to", help="Write to this file instead of standard output.")
 @output_option("yaml", "json")
 def convert(words: tuple[str, ...], name: str | None, key: str | None, to: str | None, output: str) -> int:
     """Convert another tool's file to a profile.

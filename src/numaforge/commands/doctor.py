@@ -14,7 +14,6 @@ from numaforge.report.terminal import progress, screen, show_answer
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
     from numaforge.preflight import Check
-    from numaforge.rollout.options import RolloutOptions
 
 HERE, CLUSTER, RACKS = "this machine", "the cluster", "the racks"  # no host has such a name
 
@@ -70,26 +69,20 @@ def _looked(
 
 
 def _cluster(answers: Answers | None, joined: bool) -> tuple[Check, ...]:
+    from numaforge.commands.rollout.options import LOGIN
+    from numaforge.commands.rollout.preflight import agreed
     from numaforge.findings import Severity
     from numaforge.preflight import Check
     from numaforge.preflight.cluster import cluster_checks
-
-    try:
-        options = _options(answers)
-    except NumaforgeError as error:
-        return (Check("numaforge_rollout", str(error), Severity.ERROR),)
-    return cluster_checks(options, needed=joined)
-
-
-def _options(answers: Answers | None) -> RolloutOptions:
-    """Return the inventory's options for reaching the cluster."""
-    from numaforge.commands.rollout.options import LOGIN
-    from numaforge.commands.rollout.preflight import agreed
     from numaforge.rollout.options import read_options
 
     settings = answers.settings if answers else {}
-    options = {host: of_host for host, of_host in settings.items() if isinstance(of_host, Mapping)}
-    return read_options(agreed(options, LOGIN))
+    login = {host: of_host for host, of_host in settings.items() if isinstance(of_host, Mapping)}
+    try:
+        options = read_options(agreed(login, LOGIN))
+    except NumaforgeError as error:
+        return (Check("numaforge_rollout", str(error), Severity.ERROR),)
+    return cluster_checks(options, needed=joined)
 
 
 def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:

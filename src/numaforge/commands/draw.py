@@ -11,6 +11,7 @@ from numaforge.commands.machine import (
     root_option,
     snapshot_or_plan_argument,
 )
+from numaforge.commands.options import path_option
 from numaforge.report.terminal import save
 
 FORMATS = ("svg", "png", "pdf")
@@ -20,12 +21,7 @@ FORMATS = ("svg", "png", "pdf")
 @snapshot_or_plan_argument
 @root_option
 @planning_options
-@click.option(
-    "--to",
-    metavar="FILE",
-    type=click.Path(),
-    help="Where to save it, in the format of its name [default: SVG on standard output].",
-)
+@path_option("--to", help="Where to save it, in the format of its name [default: SVG on standard output].")
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="The format.")
 def draw(source: str | None, planning: Planning, to: str | None, output: str | None) -> None:
     """Draw a machine and its plan, as SVG, PNG or PDF.
@@ -33,7 +29,7 @@ def draw(source: str | None, planning: Planning, to: str | None, output: str | N
     Shows the plan of --profile, else the one saved on the host, if any. A PLAN file alone shows NUMA nodes
     and CPUs: it does not name cores, caches and devices.
     """
-    from numaforge.report.picture_files import check_format, in_format
+    from numaforge.report.svg import check_format, in_format
     from numaforge.report.svg import draw as drawn
 
     extension = PurePath(to or "").suffix.lower().removeprefix(".")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numaforge.commands.machine import each_named, machine_option
-from numaforge.commands.options import output_option
+from numaforge.commands.options import output_option, path_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.lib.errors import ExitCode, NumaforgeError
 from numaforge.lib.given import digits
@@ -29,12 +29,7 @@ MOST_NODES = 10_000
 @click.command()
 @click.argument("pod", metavar="[POD.yaml]", required=False, type=click.Path(allow_dash=True))
 @machine_option("topologies", multiple=True)
-@click.option(
-    "--shapes",
-    metavar="FILE",
-    type=click.Path(),
-    help="Compare settings by how many of these pods they admit, instead of POD.",
-)
+@path_option("--shapes", help="Compare settings by how many of these pods they admit, instead of POD.")
 @scenario_options
 @output_option("table", "json")
 def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output: str, **kubelet: Any) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numaforge.cluster.explain.claims import ClaimWorld
     from numaforge.cluster.explain.placing import Placing
     from numaforge.cluster.explain.pod_sets import PodSets
+    from numaforge.commands.as_planned import GivenKubelet
     from numaforge.kubelet.admission.device_manager import Device
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.node import Admission
@@ -37,19 +38,17 @@ _STATE_FILES = {
 }
 
 
-def read_config(
-    path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
-) -> Report:
-    """Return `check`'s report on a file, else on the machine's own configuration; it has to start."""
+def read_config(machine: NodeTopology, given: GivenKubelet) -> Report:
+    """Return `check`'s report on the given file, else on the machine's own configuration; it has to start."""
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.findings import require_start
     from numaforge.kubelet.startup.check import check
     from numaforge.kubelet_minors.versions import LATEST_MINOR
 
-    installed = topology.kubelet
-    drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
-    if path is not None:
-        text = read_settings(path)
+    installed, flags = machine.kubelet, given.flags
+    drop_ins = {} if given.drop_in is None else read_drop_ins(given.drop_in)
+    if given.config is not None:
+        text = read_settings(given.config)
     elif installed is not None and installed.config_text is not None:
         text = installed.config_text
         drop_ins = drop_ins or below(installed.config_dir or DROP_IN_DIR, installed.drop_ins)
@@ -58,9 +57,9 @@ def read_config(
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
         )
-    rules_version = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
-    report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=rules_version)
-    require_start(report, path or topology.hostname)
+    version = given.kubelet_version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
+    report = check(text, drop_ins=drop_ins, flags=flags, topology=machine, version=version)
+    require_start(report, given.config or machine.hostname)
     return report
 
 
@@ -180,11 +179,7 @@ class GivenPods(NamedTuple):
 
 
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
-    """Return the pods and `remove: NAME` documents in YAML files, and the claim objects.
-
-    Names pods without a name after their file. With `replicas`, a Deployment of three is three pods, else
-    one. Remarks on documents without pods. Raises NumaforgeError for a file without pods.
-    """
+    """Return what YAML files hold; with `replicas`, a Deployment of three is three pods, else one."""
     from numaforge.cluster.explain.claims import claim_world
 
     objects: list[Mapping[str, Any]] = []

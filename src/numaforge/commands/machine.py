@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from numaforge.commands.one_host import captured
-from numaforge.commands.options import Command, offered
+from numaforge.commands.options import Command, offered, path_option
 from numaforge.lib.errors import ExitCode, HostError, NumaforgeError
 from numaforge.lib.given import MOST_MIB, read_json
 from numaforge.lib.ordering import natural
@@ -143,9 +143,7 @@ snapshot_argument = machine_argument("[MACHINE]")
 machines_argument = machine_argument("[MACHINE...]", nargs=-1)
 machines_or_plans_argument = machine_argument("[MACHINE|PLAN...]", nargs=-1)
 snapshot_or_plan_argument = machine_argument("[MACHINE|PLAN]")
-root_option = click.option(
-    "--root", metavar="DIR", type=click.Path(), help="Path to a captured root directory."
-)
+root_option = path_option("--root", metavar="DIR", help="Path to a captured root directory.")
 
 
 class Planning(NamedTuple):

@@ -16,6 +16,7 @@ from numaforge.commands.options import (
     data_option,
     limit_option,
     output_option,
+    path_option,
     require_kubeconfig,
 )
 from numaforge.lib.errors import ExitCode
@@ -36,11 +37,8 @@ _NOTHING = "has no saved measurement: measure without --last"
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
 @limit_option
 @data_option
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(),
-    help="Also measure nodes that are drained in this cluster, beside pods of DaemonSets.",
+@path_option(
+    "--kubeconfig", help="Also measure nodes that are drained in this cluster, beside pods of DaemonSets."
 )
 @click.option("--in-use", is_flag=True, help="Also measure where pods run or GPUs are in use; disturbs them.")
 @click.option("--last", is_flag=True, help="Show the last measurement saved on the hosts; measure nothing.")
@@ -62,7 +60,7 @@ _NOTHING = "has no saved measurement: measure without --last"
     default=0.8,
     help="Share of its siblings' median that a machine has to reach.",
 )
-@click.option("--to", metavar="FILE", type=click.Path(), help="Also save the JSON.")
+@path_option("--to", help="Also save the JSON.")
 @output_option("table", "json")
 def measure(
     host: str | None,

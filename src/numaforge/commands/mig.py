@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,6 @@ from numaforge.lib.errors import ExitCode, PlanError
 from numaforge.report.terminal import show_answer
 
 if TYPE_CHECKING:
-    from numaforge.machine.topology.model import NodeTopology
     from numaforge.roles.mig.machine import MachineMigPlan
     from numaforge.roles.mig.mig_parted import MigConfigEntry
 
@@ -161,7 +161,9 @@ def plan(
       numaforge mig plan config.yaml dgx-h100 --config all-balanced
       numaforge mig plan --profile inference-mig dgx-h100
     """
+    from numaforge.planning.profiles import load_profile
     from numaforge.report import mig as report
+    from numaforge.roles.mig.machine import plan_machine, plan_profile
 
     names = [*(sources if profile else sources[1:]), *([machine] if machine else [])]
     if not (profile or sources) or len(names) > 1:
@@ -170,38 +172,22 @@ def plan(
     if profile:
         if config:
             raise click.UsageError("--config is for a FILE; a profile names it with mig.config")
-        planned = _by_profile(profile, looked_at)
+        loaded = load_profile(profile)
+        if not loaded.mig.gpus and loaded.mig.mig_parted is None:
+            raise PlanError("has no MIG settings", where=profile, remedy="give it a section mig with gpus")
+        plan_it = partial(plan_profile, looked_at, loaded)
     else:
-        planned = _by_file(sources[0], config, looked_at)
+        configs = _configs(sources[0], config)
+        if len(configs) > 1:
+            raise click.UsageError(f"--config names one of {', '.join(configs)}")
+        plan_it = partial(plan_machine, looked_at, *next(iter(configs.items())))
+    try:
+        planned = plan_it()
+    except PlanError as error:
+        raise error.at(profile or sources[0]) from error
     host = looked_at.hostname
     show_answer(output, lambda: report.plan_document(host, planned), lambda: report.plan_text(host, planned))
     return ExitCode.YES if planned.fits else ExitCode.NO
-
-
-def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
-    from numaforge.planning.profiles import load_profile
-    from numaforge.roles.mig.machine import plan_profile
-
-    loaded = load_profile(profile)
-    if not loaded.mig.gpus and loaded.mig.mig_parted is None:
-        raise PlanError("has no MIG settings", where=profile, remedy="give it a section mig with gpus")
-    try:
-        return plan_profile(machine, loaded)
-    except PlanError as error:
-        raise error.at(profile) from error
-
-
-def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMigPlan:
-    from numaforge.roles.mig.machine import plan_machine
-
-    configs = _configs(file, config)
-    if len(configs) > 1:
-        raise click.UsageError(f"--config names one of {', '.join(configs)}")
-    [(name, entries)] = configs.items()
-    try:
-        return plan_machine(machine, name, entries)
-    except PlanError as error:
-        raise error.at(file) from error
 
 
 def _configs(

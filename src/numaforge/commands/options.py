@@ -36,11 +36,13 @@ def offered(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
     return offer
 
 
-def output_option(*formats: str, more: str = "", lines: bool = False) -> Callable[[Command], Command]:
-    """Offer `-o`; the first format is the default, and `more` is added to its help.
+def path_option(*names: str, metavar: str = "FILE", **settings: Any) -> Callable[[Command], Command]:
+    """Offer an option that takes a path."""
+    return click.option(*names, metavar=metavar, type=click.Path(), **settings)
 
-    Offers `yaml`, too, where the JSON is one document; the command then gets `json`.
-    """
+
+def output_option(*formats: str, more: str = "", lines: bool = False) -> Callable[[Command], Command]:
+    """Offer `-o`, the first format by default, and `yaml` where the JSON is one document, as `json`."""
     twin = "json" in formats and "yaml" not in formats and not lines
     return click.option(
         "-o",
@@ -76,9 +78,7 @@ class GroupedOption(click.Option):
         self.heading = heading
 
 
-deploy_option = click.option(
-    "--deploy", metavar="FILE", type=click.Path(), help="Deploy to apply [default: deploys/site.py]."
-)
+deploy_option = path_option("--deploy", help="Deploy to apply [default: deploys/site.py].")
 limit_option = click.option(
     "--limit", "limits", multiple=True, metavar="HOST|GROUP", help="Limit to these hosts or groups."
 )
@@ -114,10 +114,7 @@ def require_kubeconfig(path: str | None) -> None:
 
 
 def screen_options(command: click.Command) -> click.Command:
-    """Offer `--color`, `-q` and `-v` on a command and its subcommands; `report.terminal` reads them.
-
-    A command's own `verbose` stays, and also shows more of the answer.
-    """
+    """Offer `--color`, `-q` and `-v` on a command and its subcommands; its own `verbose` stays."""
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
             screen_options(subcommand)
@@ -178,11 +175,7 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command only when it is used.
-
-    `groups` are its commands in order, by their heading in `--help`, which leaves out `hidden_names`. Each is
-    a function in its own module in `package`, with `_` for `-` in both names.
-    """
+    """A group that imports a command of `package` when it is used; `groups` are by heading in `--help`."""
 
     def __init__(
         self,

@@ -58,11 +58,7 @@ def ask_all(
     activity: str,
     arguments: Sequence[str] = (),
 ) -> Answers:
-    """Run `function`, a `MODULE.FUNCTION`, on every host, and return the events of `kind`.
-
-    `what` is shown while waiting for hosts, `arguments` are pyinfra's. Raises HostError where the inventory
-    names no host, and where pyinfra aborts.
-    """
+    """Run `MODULE.FUNCTION` on every host, and return the events of `kind`. Raises HostError for no host."""
     command = Command(inventory_file(inventory), function, limits, ["--dry", *arguments], every_core())
     with _ended(command, activity) as run:
         hosts, answers, failures = run.hosts(), run.said(kind), run.failures()

@@ -20,7 +20,7 @@ from numaforge.commands.machine import (
     root_option,
     snapshot_or_plan_argument,
 )
-from numaforge.commands.options import output_option
+from numaforge.commands.options import output_option, path_option
 from numaforge.commands.wrapped import key_option, read_wrapped
 from numaforge.lib.errors import ExitCode
 from numaforge.report.terminal import echo, print_data, remark, save, show_answer, show_json
@@ -79,9 +79,7 @@ def env(source: str | None, planning: Planning, gpu: int | None, network: str | 
 @rdma.command("topology-xml")
 @snapshot_or_plan_argument
 @planning_options
-@click.option(
-    "--to", metavar="FILE", type=click.Path(), help="Write to this file instead of standard output."
-)
+@path_option("--to", help="Write to this file instead of standard output.")
 def topology_xml(source: str | None, planning: Planning, to: str | None) -> int:
     """Print NCCL's topology file (NCCL_TOPO_FILE).
 

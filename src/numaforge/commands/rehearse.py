@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -64,20 +63,18 @@ def rehearse(
 
 
 def _of_one(host: str, data: Sequence[str], profile: str | None) -> Rehearsed:
+    def plan(machine: NodeTopology) -> NodePlan:
+        if (planned := plan_of(machine, Planning(profile))) is None:
+            raise click.UsageError(f"{host} has no plan: give --profile")
+        return planned
+
     def ask(name: str, how: Mapping[str, str | int]) -> Rehearsed:
         # Imports pyinfra, for which gevent has patched this process by now.
         from numaforge.run.rehearsing import rehearse_host
 
-        return rehearse_host(name, how, partial(_plan, host, profile))
+        return rehearse_host(name, how, plan)
 
     return asked_of(host, data, ask, f"rehearsing on {host}")
-
-
-def _plan(host: str, profile: str | None, machine: NodeTopology) -> NodePlan:
-    planned = plan_of(machine, Planning(profile))
-    if planned is None:
-        raise click.UsageError(f"{host} has no plan: give --profile")
-    return planned
 
 
 def _of_all(inventory: str, limits: Sequence[str]) -> tuple[dict[str, Rehearsed], dict[str, str], bool]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.as_planned import AsPlanned, as_planned_options, given_kubelet
+from numaforge.commands.as_planned import AsPlanned, GivenKubelet, as_planned_options
 from numaforge.commands.machine import machine_of
-from numaforge.commands.options import GroupedOption, offered
+from numaforge.commands.options import GroupedOption, offered, path_option
 from numaforge.report.terminal import remark
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ scenario_options = offered(
         metavar="VERSION",
         help="Kubelet version whose rules apply [default: newest known].",
     ),
-    click.option(
+    path_option(
         "--devices",
-        metavar="FILE",
-        type=click.Path(),
         help='Devices by NUMA node, as {"nvidia.com/gpu": [0, 0, 1, 1]} [default: the machine\'s GPUs].',
     ),
     as_planned_options,
@@ -52,54 +50,29 @@ scenario_options = offered(
 
 
 def scenario_of(
-    topology: str | None,
-    objects: ClaimWorld,
-    *,
-    config: str | None,
-    drop_in: str | None,
-    flags: tuple[str, ...],
-    kubelet_version: str | None,
-    devices: str | None,
-    node: AsPlanned,
-    state_dir: str | None,
+    topology: str | None, objects: ClaimWorld, *, devices: str | None, node: AsPlanned, **kubelet: Any
 ) -> Scenario:
-    """Return the named machine, else this one, with its kubelet's configuration, devices and state.
-
-    With a profile or a plan everything is as planned, else as it is. `objects` are claim objects, which pods
-    find besides the planned ones. Raises NumaforgeError for unreadable files, and for a kubelet that would
-    not start.
-    """
+    """Return a machine with kubelet, devices and state, planned or as it is; `kubelet` is a GivenKubelet."""
     from numaforge.cluster.explain.node_claims import with_claims, without_plugins
     from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
-
-    node.require_machine(topology)
-    machine = machine_of(topology, None)
-    state = read_state(state_dir) if state_dir else None
-    if node.planned:
-        kubelet_of = given_kubelet(machine, config, drop_in, flags, kubelet_version)
-        planned = node.node(kubelet_of, kubelet_version, state or {})
-        scenario = planned.scenario(machine.hostname)
-        if devices:
-            scenario = replace(scenario, devices=read_devices(devices, planned.machine))
-        return with_claims(_with_notice(scenario), planned.plan, objects)
-    report = read_config(config, drop_in, flags, kubelet_version, machine)
-    offered = without_plugins(inventory_as_it_is(machine), objects)
-    scenario = Scenario(
-        topology=machine,
-        config=dict(report.effective),
-        devices=read_devices(devices, machine) if devices else offered,
-        state=state,
-        version=report.version,
-    )
-    return with_claims(_with_notice(scenario), None, objects)
-
-
-def _with_notice(scenario: Scenario) -> Scenario:
-    """Remark on a kubelet newer than the known rules."""
     from numaforge.kubelet_minors.versions import KubeletVersion
 
+    given = GivenKubelet(**kubelet)
+    node.require_machine(topology)
+    machine = machine_of(topology, None)
+    state = read_state(given.state_dir) if given.state_dir else None
+    plan = None
+    if node.planned:
+        planned = node.node(given.on(machine), given.kubelet_version, state or {})
+        scenario, machine, plan = planned.scenario(machine.hostname), planned.machine, planned.plan
+    else:
+        report = read_config(machine, given)
+        offered = without_plugins(inventory_as_it_is(machine), objects)
+        scenario = Scenario(machine, dict(report.effective), offered, state, report.version)
+    if devices:
+        scenario = replace(scenario, devices=read_devices(devices, machine))
     if scenario.version and (notice := KubeletVersion.parse(scenario.version).notice):
-        remark(notice)
-    return scenario
+        remark(notice)  # a kubelet newer than the known rules
+    return with_claims(scenario, plan, objects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,7 +63,7 @@ def read_load(path: str) -> GivenLoad:
     remarks: list[str] = []
     if path.endswith(".csv"):
         shapes = list(_of_table(text, path))
-    elif _are_shapes(documents := _documents(text, path, remarks)):
+    elif len(documents := _documents(text, path, remarks)) == 1 and not _is_cluster(documents[0]):
         shapes = list(_of_list(documents[0], path, objects))
     else:
         objects = list(documents_of(documents, path))
@@ -107,10 +107,8 @@ def _documents(text: str, path: str, remarks: list[str]) -> list[Any]:
     return [document for document in documents if document is not None] or [None]
 
 
-def _are_shapes(documents: Sequence[object]) -> bool:
-    """Whether a file lists shapes, and not objects of a cluster."""
-    first = documents[0]
-    return len(documents) == 1 and not (isinstance(first, Mapping) and {"kind", "items"} & first.keys())
+def _is_cluster(document: object) -> bool:
+    return isinstance(document, Mapping) and bool({"kind", "items"} & document.keys())
 
 
 def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[_PlacedShape]:
@@ -170,11 +168,7 @@ def _shape(entry: Mapping[str, Any], where: str) -> _PlacedShape:
 def _of_cluster(
     documents: Iterable[Mapping[str, Any]], path: str, remarks: list[str]
 ) -> tuple[list[_PlacedShape], list[tuple[Pod, Placing]]]:
-    """Return the shapes of the pods in documents, and the pods that every node has.
-
-    Pods of DaemonSets and static pods are on every node, once each. Skips owners that already have pods (a
-    UID): their pods are listed.
-    """
+    """Return the shapes of pods, and the pods on every node; an owner with a UID has its pods listed."""
     from numaforge.cluster.explain.claims import is_of_claims
     from numaforge.cluster.explain.placing import placing_of
     from numaforge.cluster.explain.pod_sets import name_without_pods, pod_sets

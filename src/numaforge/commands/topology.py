@@ -14,9 +14,7 @@ from numaforge.report.terminal import save, show, show_answer, show_json
 @machines_argument
 @root_option
 @click.option(
-    "--matrix",
-    is_flag=True,
-    help="Show the distances between GPUs and NICs, as nvidia-smi topo -m does.",
+    "--matrix", is_flag=True, help="Show the distances between GPUs and NICs, as nvidia-smi topo -m does."
 )
 @click.option(
     "--ascii", "as_tree", is_flag=True, help="Show a tree of packages, caches, and devices below switches."

@@ -29,9 +29,7 @@ _COULD_NOT_RUN = "the verification suite could not run: pytest ended with {}"
 @click.command()
 @click.argument("inventory", type=click.Path(), required=False)
 @click.option(
-    "--image",
-    metavar="DIR",
-    help="Verify an image by its root directory instead of nodes; needs root.",
+    "--image", metavar="DIR", help="Verify an image by its root directory instead of nodes; needs root."
 )
 @limit_option
 @click.option(
@@ -40,9 +38,7 @@ _COULD_NOT_RUN = "the verification suite could not run: pytest ended with {}"
     help="Also compare the running kubelet's configuration and Allocatable, through this cluster.",
 )
 @click.option(
-    "--roles",
-    metavar="NAMES",
-    help="Verify only these roles, e.g. topology,tuning after deploys/tune.py.",
+    "--roles", metavar="NAMES", help="Verify only these roles, e.g. topology,tuning after deploys/tune.py."
 )
 @click.option(
     "--active",
@@ -84,13 +80,9 @@ def verify(
     from numaforge.verification import suite
     from numaforge.verification.reach import reached_host, write_hosts
 
-    pytest_options = [
-        *([f"--kubeconfig={kubeconfig}"] if kubeconfig else []),
-        *([f"--roles={roles}"] if roles else []),
-        *([f"--active={active}"] if active else []),
-        *(["--drained"] if drained else []),
-        *arguments,
-    ]
+    given = {"kubeconfig": kubeconfig, "roles": roles, "active": active}
+    pytest_options = [f"--{name}={value}" for name, value in given.items() if value]
+    pytest_options += [*(["--drained"] if drained else []), *arguments]
     hosts = connections(inventory, limits)
     for name, why in hosts.refused.items():
         complain(f"{name}: {why}")

@@ -16,11 +16,7 @@ key_option = click.option("--key", metavar="NAME", help="Name of the configurati
 
 
 def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]], bool]) -> tuple[str, str]:
-    """Return the text of a configuration in a file, and its place; a bare one as it is.
-
-    `is_one` tells such configurations. Raises PlanError for several without a matching `key`, and for a chart
-    or ClusterPolicy whose default names a missing configuration.
-    """
+    """Return a configuration, bare or by `key` in what deploys it, and its place; `is_one` tells it."""
     from numaforge.lib.wrapped import by_name, texts_in
 
     text = read_text(path)

@@ -139,7 +139,9 @@ def _machine(entry: object, where: str) -> tuple[list[str], EarlierMachine]:
     findings, facts = entry.get("findings", []), entry.get("facts", {})
     if not isinstance(findings, list) or not all(isinstance(finding, Mapping) for finding in findings):
         raise NumaforgeError(f"{shown(findings)} is not a list of findings", where=f"{where}.findings")
-    if not isinstance(facts, Mapping) or not all(_is_fact(fact) for fact in facts.values()):
+    by_rule = list(facts.values()) if isinstance(facts, Mapping) else [None]
+    texts = [text for one in by_rule for text in (one.values() if isinstance(one, Mapping) else [None])]
+    if not all(isinstance(text, str) for text in texts):
         raise NumaforgeError(f"{shown(facts)} are not facts by rule", where=f"{where}.facts", remedy=_REMEDY)
     try:
         names = unfolded(entry["name"])
@@ -159,10 +161,6 @@ def _machine(entry: object, where: str) -> tuple[list[str], EarlierMachine]:
                 remedy='write {"id": "NH307"} for a whole rule, or keep the key of an audit',
             )
     return names, EarlierMachine(frozenset(keys), frozenset(rules), facts)
-
-
-def _is_fact(values: object) -> bool:
-    return isinstance(values, Mapping) and all(isinstance(value, str) for value in values.values())
 
 
 # ---- SARIF ----

@@ -2,12 +2,22 @@
 
 from collections.abc import Collection, Iterable
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from numaforge.report.printable import in_one_line
+from numaforge.report.printable import in_one_line, plain
+
+
+class CleanConsole(Console):
+    """A console with rich's own control sequences alone."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of what is shown."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
 
 def columns(
@@ -18,10 +28,7 @@ def columns(
     style: str = "bold underline",
     show_footer: bool = False,
 ) -> Table:
-    """Return an empty table; `style` is that of its headers.
-
-    Cells stay on one line, except below headers in `wraps`, and in `folds`, which also break words.
-    """
+    """Return an empty table; cells stay on one line but for `wraps` and `folds`, which also break words."""
     table = Table(
         box=None,
         padding=(0, 2, 0, 0),

@@ -230,11 +230,7 @@ def _domain(
 
 
 def _link_bar(
-    labels: Sequence[str],
-    gpus: Sequence[Gpu],
-    names: Mapping[str, str],
-    inner: float,
-    fabric: str = "",
+    labels: Sequence[str], gpus: Sequence[Gpu], names: Mapping[str, str], inner: float, fabric: str = ""
 ) -> Box:
     """Return a bar with a line to each GPU below it; further GPUs get a further bar."""
     chips = []

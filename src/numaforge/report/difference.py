@@ -28,42 +28,37 @@ def differences(first: object, right: object, *, names_of_host: bool = False) ->
     return list(_differences("", first, right, names_of_host))
 
 
-def _differences(path: str, first: object, right: object, names_of_host: bool) -> Iterator[Unlike]:
-    if first == right:
+def _differences(path: str, left: object, right: object, names_of_host: bool) -> Iterator[Unlike]:
+    if left == right:
         return
-    if isinstance(first, Mapping) and isinstance(right, Mapping):
-        for name in {**first, **right}:
-            if names_of_host or name not in _OF_ONE_HOST:
-                first_items, second_items = first.get(name, _ABSENT), right.get(name, _ABSENT)
-                yield from _differences(
-                    f"{path}.{name}" if path else str(name), first_items, second_items, names_of_host
-                )
-    elif isinstance(first, list) and isinstance(right, list) and _has_entries(first + right):
-        first_items, second_items = _by_key(first, right)
-        for key in {**first_items, **second_items}:
-            one, second = first_items.get(key, _ABSENT), second_items.get(key, _ABSENT)
-            yield from _differences(f"{path}[{key}]", one, second, names_of_host)
-    else:
-        yield Unlike(path, *(None if side is _ABSENT else side for side in (first, right)))
+    sides: list[Mapping[Any, Any]] | None = None
+    inner = "{}[{}]"
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        hidden = frozenset[str]() if names_of_host else _OF_ONE_HOST
+        sides = [{name: one[name] for name in one if name not in hidden} for one in (left, right)]
+        inner = "{}.{}" if path else "{}{}"
+    elif isinstance(left, list) and isinstance(right, list) and _has_entries(left + right):
+        sides = _by_key(left, right)
+    if sides is None:
+        yield Unlike(path, *(None if side is _ABSENT else side for side in (left, right)))
+        return
+    left_side, right_side = sides
+    for name in {**left_side, **right_side}:
+        one, other = left_side.get(name, _ABSENT), right_side.get(name, _ABSENT)
+        yield from _differences(inner.format(path, name), one, other, names_of_host)
 
 
 def _has_entries(values: Sequence[object]) -> bool:
     return any(isinstance(value, dict | list) for value in values)
 
 
-def _by_key(*lists: Any) -> list[dict[object, Any]]:
+def _by_key(*lists: Any) -> list[Mapping[object, Any]]:
+    """Return the entries of lists by the first key that tells them apart, else by position."""
     for key in _KEYS:
-        keyed = [_keyed(entries, key) for entries in lists]
-        if None not in keyed:
-            return [entries for entries in keyed if entries is not None]
+        values = [
+            [one.get(key) if isinstance(one, Mapping) else None for one in entries] for entries in lists
+        ]
+        named = all(isinstance(value, str | int) for keys in values for value in keys)
+        if named and all(len(set(keys)) == len(keys) for keys in values):
+            return [dict(zip(keys, one, strict=True)) for keys, one in zip(values, lists, strict=True)]
     return [dict(enumerate(entries)) for entries in lists]
-
-
-def _keyed(entries: Sequence[object], key: str) -> dict[object, Any] | None:
-    by_key: dict[object, Any] = {}
-    for entry in entries:
-        value = entry.get(key) if isinstance(entry, Mapping) else None
-        if not isinstance(value, str | int) or value in by_key:
-            return None
-        by_key[value] = entry
-    return by_key

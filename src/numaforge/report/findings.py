@@ -111,10 +111,7 @@ def plugin_lines(
 def sarif_log(
     tool: str, rules: Mapping[str, Rule], results: Iterable[tuple[Finding, str, Mapping[str, Any]]]
 ) -> dict[str, Any]:
-    """Return a SARIF 2.1.0 log of one run: the form in which code hosts and scanners take findings.
-
-    `results` are the findings, each with what stands before its message and with its other properties.
-    """
+    """Return a SARIF 2.1.0 log; `results` are findings, what precedes their message, further properties."""
     order = sorted(rules)
     described = [
         {

@@ -54,10 +54,7 @@ def fit_tables(
     near: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> RenderableType:
-    """Return what fits on one node: by policy, what is left over, what would help, the largest shapes.
-
-    `near` has which of its GPUs belong together, `others` the resources that it has instead of missing ones.
-    """
+    """Return what fits on one node; `near` are GPUs that belong together, `others` other resources."""
     configured = report.configured
     help_lines = [f"  {counted(hint.pods, 'pod')} with {hint.change}" for hint in report.advice]
     parts: list[RenderableType] = [

@@ -151,10 +151,7 @@ def _numbered(move: str) -> tuple[str, str, list[int]]:
 
 
 def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable[str] = ()) -> list[str]:
-    """Return a fleet as styled lines: counts, then groups of identical hosts, the gravest first.
-
-    No line is wider than the screen, unless a single word is. A single group is shown in full.
-    """
+    """Return a fleet in lines of the screen's width: counts, then identical hosts, the gravest first."""
     groups = _alike(hosts)
     lines = styled_lines(_counts_by_state(hosts), screen.width, bold=True)
     for group in groups[:_SHOWN_GROUPS]:

@@ -1,7 +1,7 @@
 """Each GPU with its NICs and whether GPUDirect works between them, for a terminal."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from numaforge.findings.gpudirect.pairs import Pair, Works
 from numaforge.lib.ordering import grouped, natural
@@ -31,10 +31,7 @@ def doubt(pairs: Sequence[Pair]) -> str | None:
 def _matrix(pairs: Sequence[Pair]) -> list[str]:
     """Return each GPU's distance to each NIC and whether GPUDirect works, in tables as wide as the screen."""
     cells = {(pair.gpu, pair.nic): f"{pair.distance or '?'} {pair.works}" for pair in pairs}
-    gpus, nics = (
-        list(dict.fromkeys(pair.gpu for pair in pairs)),
-        sorted({pair.nic for pair in pairs}, key=natural),
-    )
+    gpus, nics = dict.fromkeys(pair.gpu for pair in pairs), sorted({pair.nic for pair in pairs}, key=natural)
     cell_width = max(map(len, (*cells.values(), *nics))) + 2
     at_once = max(1, (max(screen().width, Screen().width) - max(map(len, gpus))) // cell_width)
     lines: list[str] = []
@@ -48,27 +45,21 @@ def _matrix(pairs: Sequence[Pair]) -> list[str]:
 def _table(pairs: Sequence[Pair]) -> list[str]:
     """Return a line for each rail, with why it does not work; on a narrow screen the reasons follow below."""
     width = max(screen().width, Screen().width)
-    heading, *lines = _aligned(_rows(pairs, [_answer(pair) for pair in pairs]))
+    heading, *lines = _aligned(_rows(pairs, map(_answer, pairs)))
     below: list[str] = []
     if max(map(len, lines)) > width:
-        heading, *lines = _aligned(_rows(pairs, [str(pair.works) for pair in pairs]))
+        heading, *lines = _aligned(_rows(pairs, (str(pair.works) for pair in pairs)))
         below = _reasons(pairs, width)
     coloured = [style(line, fg=_COLOURS[pair.works]) for line, pair in zip(lines, pairs, strict=True)]
     return [heading, *coloured, *below]
 
 
-def _rows(pairs: Sequence[Pair], answers: Sequence[str]) -> list[tuple[str, ...]]:
-    return [
-        ("GPU", "", "NIC", "", "distance", "GPUDirect"),
-        *(
-            (pair.gpu, pair.gpu_address, pair.nic, _address(pair), pair.distance or "?", answer)
-            for pair, answer in zip(pairs, answers, strict=True)
-        ),
-    ]
-
-
-def _address(pair: Pair) -> str:
-    return f"{pair.nic_address} by {pair.direct}" if pair.direct else pair.nic_address
+def _rows(pairs: Sequence[Pair], answers: Iterable[str]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("GPU", "", "NIC", "", "distance", "GPUDirect")]
+    for one, answer in zip(pairs, answers, strict=True):
+        address = f"{one.nic_address} by {one.direct}" if one.direct else one.nic_address
+        rows.append((one.gpu, one.gpu_address, one.nic, address, one.distance or "?", answer))
+    return rows
 
 
 def _answer(pair: Pair) -> str:
@@ -89,7 +80,6 @@ def _reasons(pairs: Sequence[Pair], width: int) -> list[str]:
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with aligned columns, the first row as a heading."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    return [style(lines[0], bold=True), *lines[1:]]
+    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    heading, *lines = ("  ".join(cells).rstrip() for cells in padded)
+    return [style(heading, bold=True), *lines]

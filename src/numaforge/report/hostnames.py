@@ -38,11 +38,12 @@ def is_host_name(name: str) -> bool:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Return names as ranges, merging names that differ only in the last number of their first label.
-
-    `gpu-01, gpu-02, gpu-04, login` are `gpu-[01-02,04],login`. A number keeps its leading zeros.
-    """
-    split = [_around_number(name) for name in sorted(set(names), key=natural)]
+    """Return names as ranges of the last number of their first label: `gpu-[01-02,04],login`."""
+    split: list[tuple[str, str, str]] = []
+    for name in sorted(set(names), key=natural):
+        match = _NUMBER.fullmatch(name)
+        parts = [part for part in match.groups() if part is not None] if match else [name, "", ""]
+        split.append((parts[0], parts[1], parts[2]))
     padded = {
         (prefix, suffix, len(number)) for prefix, number, suffix in split if number[:-1].startswith("0")
     }
@@ -53,18 +54,8 @@ def folded(names: Iterable[str]) -> str:
     return ",".join(_together(prefix, numbers, suffix) for (prefix, suffix, _), numbers in groups.items())
 
 
-def _around_number(name: str) -> tuple[str, str, str]:
-    """Return a name in three parts, with the number that `folded` counts in the middle."""
-    match = _NUMBER.fullmatch(name)
-    before, number, after = [part for part in match.groups() if part is not None] if match else (name, "", "")
-    return before, number, after
-
-
 def unfolded(text: str) -> list[str]:
-    """Return the names in a range: `gpu-[01-02,04]` are three; a plain name is itself.
-
-    Raises ValueError, with the reason, for a range that runs backwards and for more than 10,000 names.
-    """
+    """Return the names in a range, `gpu-[01-02,04]`, or a plain name. Raises ValueError with the reason."""
     match = _RANGE.fullmatch(text)
     if match is None:
         return [text]

@@ -1,5 +1,6 @@
 """Place one machine on a canvas: nested boxes, with every text measured before it is placed."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -303,18 +304,14 @@ def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Se
 
 
 def _distance_from_a_screen(machine: Box) -> float:
-    inside = [node for package in machine.children for node in package.children]
-    empty = 1 - sum(node.width * node.height for node in inside) / (machine.width * machine.height)
+    """Return the distance from a screen's aspect, the empty share, and the number of shorter last rows."""
+    packages = machine.children
+    area = sum(node.width * node.height for package in packages for node in package.children)
+    empty = 1 - area / (machine.width * machine.height)
     aspect = abs(log((machine.width / machine.height) / _CANVAS_ASPECT))
-    return aspect + empty + _ragged_rows(machine.children)
-
-
-def _ragged_rows(packages: Sequence[Box]) -> int:
-    """Return how many packages have fewer NUMA nodes in their last row than in their first."""
-    rows = (
-        [[n for n in p.children if n.y == y] for y in (p.children[0].y, p.children[-1].y)] for p in packages
-    )
-    return sum(len(first) != len(last) for first, last in rows)
+    rows = [Counter(node.y for node in package.children) for package in packages]
+    ragged = sum(counts[min(counts)] != counts[max(counts)] for counts in rows)
+    return aspect + empty + ragged
 
 
 def _package(label: str, nodes: Sequence[Box], columns: int) -> Box:

@@ -46,10 +46,7 @@ def empty_numa_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTop
 
 
 def pcie_link(link: PciLink | None) -> str:
-    """Return a PCIe link as `Gen5 x16`, with its maximum where it runs below: `Gen4 x8 of Gen5 x16`.
-
-    A lower speed alone is no fault: an idle GPU lowers it. A lower width is one.
-    """
+    """Return a PCIe link, `Gen4 x8 of Gen5 x16` below its maximum; idle, a GPU lowers its speed alone."""
     if link is None:
         return ""
     current = lanes(link.speed, link.width)
@@ -144,10 +141,7 @@ def pci_class_name(pci_class: str) -> str:
 
 
 def policies_of(plan: NodePlan) -> str:
-    """Return the policies of the kubelet's managers in a line; "" without a kubelet.
-
-    `CPU manager static (full-pcpus-only) · topology manager best-effort, pod · memory manager None`
-    """
+    """Return the policies of the kubelet's managers: `CPU manager static (full-pcpus-only) · ...`, or ""."""
     settings = plan.kubelet.settings if plan.kubelet else {}
     phrases = []
     for manager in ("cpu", "topology", "memory"):

@@ -8,12 +8,7 @@ from numaforge.lib.ordering import natural
 from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import direct_nvlinks, gpu_names, nvlinks_between
 from numaforge.machine.topology.model import Gpu, NodeTopology
-from numaforge.machine.topology.near_gpus import (
-    most_linked,
-    nics_below_switches,
-    nvlinks_among,
-    whole_gpus,
-)
+from numaforge.machine.topology.near_gpus import most_linked, nics_below_switches, nvlinks_among, whole_gpus
 from numaforge.report.wording import some_of
 
 USUAL_SIZES = (2, 4)

@@ -45,13 +45,11 @@ _ELSEWHERE = (*_IN_TABLE, *_IN_POLICIES)
 _DOTTED_NAMES = ("labels",)  # the names in these sections have dots of their own
 _MANY = 3  # so many settings of a group are counted, not listed
 _MOST_NOTICES = 3  # on a terminal
+_HEADING = "bold underline"
 
 
 def plan_screen(plan: NodePlan, machine: NodeTopology | None, width: int | None) -> RenderableType:
-    """Return a plan on one screen: NUMA nodes, policies, largest pods, what else changes, notices.
-
-    On a terminal, `width` columns wide, a section and a notice have one line each; None shows all of them.
-    """
+    """Return a plan on one screen, a section and a notice in one line of `width`; None shows them whole."""
     parts = _head(plan, machine)
     if policies := policies_of(plan):
         parts.append(text_line(policies))
@@ -98,17 +96,17 @@ def plan_in_full(plan: NodePlan, machine: NodeTopology | None = None) -> Rendera
             add_row(table, name, cpus, *amounts[:1], ", ".join(amounts[1:]))
         parts += [text_line(""), table]
     if plan.mig.gpus:
-        parts += _section("MIG", [geometry_section(plan.mig, machine)])
+        parts += section("MIG", [geometry_section(plan.mig, machine)], _HEADING)
     if plan.amd_partitions.gpus:
-        parts += _section("AMD partitions", [partitions_section(plan.amd_partitions, machine)])
+        parts += section("AMD partitions", [partitions_section(plan.amd_partitions, machine)], _HEADING)
     notices = [assembled((notice.id, "bold yellow"), f": {notice.message}") for notice in plan.notices]
     files = [
         f"{file.path}  {file.mode} {file.owner}:{file.group}{'  waits for a boot' if file.waits else ''}"
         for file in plan.files
     ]
-    parts += _section("Notices", notices)
-    parts += _section("Decisions", _reasons(plan.decisions))
-    parts += _section("Files", map(text_line, files))
+    parts += section("Notices", notices, _HEADING)
+    parts += section("Decisions", _reasons(plan.decisions), _HEADING)
+    parts += section("Files", map(text_line, files), _HEADING)
     return Group(*parts)
 
 
@@ -198,10 +196,7 @@ def _head(plan: NodePlan, machine: NodeTopology | None) -> list[RenderableType]:
 
 
 def _alike_pods(pods: Sequence[LargestPod], cpu: str = "") -> Iterator[list[str]]:
-    """Yield the largest pods of an empty node: devices, CPUs, memory, huge pages; the same ones together.
-
-    `1-4 nvidia.com/gpu`, `106`, `1 TiB`; `5-8 nvidia.com/gpu`, `none`. `cpu` is a noun for the CPUs.
-    """
+    """Yield the largest pods of a node: `1-4 nvidia.com/gpu`, `106` (of `cpu`), `1 TiB`, huge pages."""
     for _, group in groupby(pods, key=lambda pod: replace(pod, devices=0)):
         alike = list(group)
         counts, first = format_cpulist(pod.devices for pod in alike), alike[0]

@@ -155,10 +155,7 @@ def _free(units: int, width: int) -> str:
 def partition_parts(
     compute: str, memory: str | None, count: int | None, gpu_bytes: int | None, each_bytes: int | None = None
 ) -> GpuParts | None:
-    """Return the parts of an AMD GPU in a compute and a memory mode; None where they are not known.
-
-    `each_bytes` is the memory of a partition where the kernel reports it; else it is an even share.
-    """
+    """Return an AMD GPU's parts in two modes, if known; `each_bytes` is a partition's memory, if reported."""
     if not compute or count is None or not 1 <= count <= MOST_UNITS or (memory or "NPS1") not in MEMORY_MODES:
         return None
     regions = memory_partitions(memory or "NPS1")

@@ -1,10 +1,13 @@
-"""Write a picture as SVG: one file with its own colours and patterns, no script and no font to fetch."""
+"""Write a picture as SVG, one file with nothing to fetch, or with typst as PNG or PDF, by a file's suffix."""
 
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import PurePath
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.resources import template_dir
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.planning.plan import NodePlan
@@ -17,6 +20,17 @@ _INVISIBLE = frozenset(
     {"machine", "heading", "legend", "legend-entry", "numa-heading", "cores", "group", "memory", "memory-row"}
     | {"devices", "device-row", "parts"}
 )
+
+
+_PIXELS_PER_INCH = 144.0  # twice the SVG's own size
+_PAGE = b"""#set document(date: none)
+#set page(width: auto, height: auto, margin: 0pt)
+#image("picture.svg")
+"""
+_FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {"format": "png", "ppi": _PIXELS_PER_INCH},
+    ".pdf": {"format": "pdf"},
+}
 
 
 def draw(topology: NodeTopology, plan: NodePlan | None = None) -> str:
@@ -42,11 +56,7 @@ def _document(picture: Picture) -> Iterator[str]:
 
 @cache
 def _part(name: str) -> str:
-    """Return a template file for the head of every picture.
-
-    The colours are those of Okabe and Ito, distinct for any colour vision; important areas also have a
-    pattern. `dark.css` has the differences for dark pages.
-    """
+    """Return a file of the head: the colours of Okabe and Ito, for any colour vision, and patterns."""
     return (template_dir() / "picture" / name).read_text(encoding="utf-8").strip()
 
 
@@ -85,3 +95,46 @@ def _escaped(text: str) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def check_format(output: str | None) -> None:
+    """Raise NumaforgeError for a name with an unknown suffix; None is standard output."""
+    suffix = _suffix(output)
+    if suffix not in {"", ".svg", *_FORMATS}:
+        raise NumaforgeError(
+            f"pictures are not saved as {suffix}",
+            where=output,
+            remedy="choose a name that ends in .svg, .png or .pdf",
+        )
+    if suffix in _FORMATS:
+        _typst(output)
+
+
+def in_format(svg: str, output: str | None) -> str | bytes:
+    """Return the picture as the file's name asks for; the same picture gives the same bytes."""
+    arguments = _FORMATS.get(_suffix(output))
+    if arguments is None:
+        return svg
+    pages = {"main.typ": _PAGE, "picture.svg": svg.encode()}
+    compiled: bytes = _typst(output).compile(pages, **arguments)
+    return compiled
+
+
+def _suffix(output: str | None) -> str:
+    """Return the suffix of a name: `.svg` of `node.svg`, and of `.svg` alone, which is a format."""
+    if output is None:
+        return ""
+    name = PurePath(output)
+    return (name.suffix or name.name if name.name.startswith(".") else name.suffix).lower()
+
+
+def _typst(output: str | None) -> Any:
+    try:
+        import typst
+    except ImportError as error:
+        raise NumaforgeError(
+            f"PNG and PDF need the package typst ({error})",
+            where=output,
+            remedy="pip install 'numaforge[pictures]', or save it as .svg",
+        ) from error
+    return typst

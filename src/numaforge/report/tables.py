@@ -45,9 +45,11 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     """Return the tables of a machine: its facts, NUMA nodes, GPUs, NICs and rails."""
     swap = f"{human_bytes(topology.swap_bytes)} swap" if topology.swap_bytes else "no swap"
     cgroups = f"cgroup v{topology.cgroup_version}" if topology.cgroup_version else ""
+    kernel = f"kernel {topology.kernel}" if topology.kernel else ""
+    system = [topology.os_release.get("PRETTY_NAME", ""), kernel, topology.architecture or ""]
     sizes = [*memory_and_devices(topology), "" if topology.swap_bytes is None else swap, cgroups]
     parts: list[RenderableType] = [
-        title_line(topology.hostname or "this machine", _system(topology)),
+        title_line(topology.hostname or "this machine", joined(system)),
         text_line(joined(cpu_counts(topology))),
         text_line(joined(sizes)),
         *_facts(topology),
@@ -64,11 +66,6 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     if topology.rdma_devices:
         parts += [text_line(""), rail_table(topology)]
     return Group(*parts)
-
-
-def _system(topology: NodeTopology) -> str:
-    kernel = f"kernel {topology.kernel}" if topology.kernel else ""
-    return joined([topology.os_release.get("PRETTY_NAME", ""), kernel, topology.architecture or ""])
 
 
 def _facts(topology: NodeTopology) -> list[Text]:

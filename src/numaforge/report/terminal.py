@@ -66,8 +66,7 @@ def screen() -> Screen:
 def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
     """Print tables and text for people; `wrapped` text is broken for the screen already.
 
-    Tables are for 80 columns or more: a narrower terminal wraps their lines rather than cut cells. No line
-    ends in blanks.
+    Tables are for 80 columns or more: a narrower terminal wraps their lines rather than cut cells.
     """
     out = console()
     out.width = max(out.width, Screen().width)
@@ -78,7 +77,7 @@ def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """Return the console for tables and progress, with the colours of the command line."""
-    from numaforge.report.console import CleanConsole
+    from numaforge.report.columns import CleanConsole
 
     wanted = _coloured()
     if wanted:
@@ -171,13 +170,9 @@ def _json(document: object, *, indent: int | None) -> str:
 
     shows_all = "utf" in (sys.stdout.encoding or "").lower()
     text = json.dumps(document, indent=indent, ensure_ascii=not shows_all)
-    return re.sub(r"[^\n -~]", lambda found: _escaped(found[0]), text)
-
-
-def _escaped(char: str) -> str:
-    import json
-
-    return char if char.isprintable() else json.dumps(char)[1:-1]
+    return re.sub(
+        r"[^\n -~]", lambda char: char[0] if char[0].isprintable() else json.dumps(char[0])[1:-1], text
+    )
 
 
 def print_data(text: str) -> None:
@@ -186,10 +181,9 @@ def print_data(text: str) -> None:
 
 
 def save(content: str | bytes, output: str | None, *, private: bool = False) -> None:
-    """Write text or bytes to a file, make its folders, and remark on it; for None and `-`, print it.
+    """Write to a file, whole or not at all, and remark on it; for None and `-`, print it.
 
-    Only the owner may read a `private` file, such as a snapshot: it has what root reads. Raises
-    NumaforgeError where the file cannot be written, and leaves an existing one unchanged.
+    Only the owner may read a `private` file, such as a snapshot: it has what root reads.
     """
     if output is None or output == "-":
         if isinstance(content, str):
@@ -199,12 +193,9 @@ def save(content: str | bytes, output: str | None, *, private: bool = False) -> 
         return
     from pathlib import Path
 
+    data = content if isinstance(content, bytes) else content.encode()
     try:
-        _write(
-            Path(output).resolve(),
-            content if isinstance(content, bytes) else content.encode(),
-            private=private,
-        )
+        _write(Path(output).resolve(), data, private=private)
     except OSError as error:
         raise NumaforgeError(error.strerror or str(error), where=output) from error
     remark(f"wrote {output}")
@@ -223,7 +214,7 @@ def complain(text: str) -> None:
 
 
 def _write(path: Path, content: bytes, *, private: bool) -> None:
-    """Write a file whole or not at all; a pipe or a device is written directly."""
+    """Write a file and its folders; a pipe or a device is written directly."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
@@ -289,8 +280,10 @@ def progress(title: str) -> Iterator[Callable[[str], object]]:
 
 def rewritable() -> Console | None:
     """Return the console of standard error where its lines can be rewritten; None for a file or a log."""
+    if not sys.stderr.isatty():
+        return None
     screen = console(stderr=True)
-    return screen if sys.stderr.isatty() and screen.is_terminal and not screen.is_dumb_terminal else None
+    return screen if screen.is_terminal and not screen.is_dumb_terminal else None
 
 
 def _option(name: str) -> object:

@@ -8,7 +8,7 @@ import click
 
 from numaforge.commands.generate import write_files
 from numaforge.commands.machine import Planning, machines_argument, planning_options
-from numaforge.commands.options import login_options, output_option
+from numaforge.commands.options import login_options, output_option, path_option
 from numaforge.commands.served import served_nodes, systems_option
 from numaforge.report.terminal import print_data, remark, show_json
 
@@ -17,9 +17,7 @@ from numaforge.report.terminal import print_data, remark, show_json
 @machines_argument
 @planning_options
 @systems_option
-@click.option(
-    "--to", "folder", metavar="DIR", type=click.Path(), help="Write a folder per system below this folder."
-)
+@path_option("--to", "folder", metavar="DIR", help="Write a folder per system below this folder.")
 @click.option("--live", is_flag=True, help="Ask the cluster which version of PodGroup it serves (read-only).")
 @login_options
 @output_option("yaml", "json")

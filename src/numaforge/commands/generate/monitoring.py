@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from numaforge.commands.generate import write_files
-from numaforge.commands.options import output_option
+from numaforge.commands.options import output_option, path_option
 from numaforge.report.terminal import print_data, remark, show_json
 
 _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
@@ -14,7 +14,7 @@ _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
 
 
 @click.command()
-@click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files to this folder.")
+@path_option("--to", "folder", metavar="DIR", help="Write the files to this folder.")
 @click.option("--runbooks", metavar="URL", help="URL of docs/alerts.md; each alert links to its section.")
 @output_option("yaml", "json")
 def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:

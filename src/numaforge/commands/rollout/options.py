@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from pydantic.fields import FieldInfo
 
 from numaforge.commands.options import (
     Command,
@@ -71,30 +70,24 @@ def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
 
 
 def _option_of(name: str) -> Callable[[Command], Command]:
+    """Return a field as an option with its default in the help, which is left to the inventory."""
     field = RolloutOptions.model_fields[name]
     flag = "--" + ("canary" if name == "canary_hosts" else name.replace("_", "-"))
-    settings: dict[str, Any] = {"help": _help_of(field), "default": None}
+    default, words = field.default, str(field.description)
+    if isinstance(default, int | str) and not isinstance(default, bool) and default != "":
+        words = f"{words}  [default: {default}]"
+    settings: dict[str, Any] = {"help": words, "default": None}
     if field.annotation is bool:
         settings["is_flag"] = True
-        flag = f"{flag}/--no-{flag[2:]}" if field.default else flag
+        flag = f"{flag}/--no-{flag[2:]}" if default else flag
     elif name in ("canary_hosts", *_PAIRS):
         settings |= {"multiple": True, "metavar": _PAIRS.get(name, "HOST")}
     else:
-        kinds = (field.annotation, *get_args(field.annotation))
-        settings["metavar"] = (
-            "SECONDS" if name.endswith(("_seconds", "_timeout")) else "N" if int in kinds else "TEXT"
-        )
+        number = "N" if int in (field.annotation, *get_args(field.annotation)) else "TEXT"
+        settings["metavar"] = "SECONDS" if name.endswith(("_seconds", "_timeout")) else number
     if name in _HEADING_OF:
         settings |= {"cls": GroupedOption, "heading": _HEADING_OF[name]}
     return click.option(flag, name, **settings)
-
-
-def _help_of(field: FieldInfo) -> str:
-    """Return an option's description with its default, which the command line leaves to the inventory."""
-    shown = (
-        isinstance(field.default, int | str) and not isinstance(field.default, bool) and field.default != ""
-    )
-    return f"{field.description}  [default: {field.default}]" if shown else str(field.description)
 
 
 def fleet_command(names: Collection[str] = _OF_A_FLEET) -> Callable[[Callable[..., int]], Callable[..., int]]:

@@ -108,10 +108,7 @@ def agreed(options_of: Mapping[str, Mapping[str, Any]], names: Collection[str]) 
 def preflight(
     cluster: Cluster, options: RolloutOptions, survey: Survey
 ) -> tuple[dict[str, ClusterNode], dict[str, Lease]]:
-    """Refuse what would fail on every host: missing permissions, a suite that cannot run, another cluster.
-
-    Returns the cluster's nodes by name, and the Leases with their records.
-    """
+    """Refuse what fails on every host; return the nodes by name, and the Leases with their records."""
     if missing := [str(one) for one in permissions(options.namespace) if not cluster.may(one)]:
         lacking = f"this login lacks permissions: {', '.join(missing)}"
         raise NumaforgeError(lacking, where=options.kubeconfig or "the kubeconfig", remedy=RBAC)
@@ -134,11 +131,7 @@ def refused_hosts(
     leases: Mapping[str, Lease],
     survey: Survey,
 ) -> dict[str, str]:
-    """Return the hosts that are not changed, with the reason; trays of one clique are refused together.
-
-    Raises NumaforgeError where no host is left, except in a shard; and where a named canary is refused or
-    silent, as it could not prove anything.
-    """
+    """Return the hosts that are not changed, and why; raises NumaforgeError for a canary, or for all."""
     refused_alone = refusals(cluster, nodes, leases, survey, options.budget())
     racks = held_back(disagreeing(survey, refused_alone), survey, nodes, leases)
     refused = {
