@@ -1,5 +1,6 @@
 """The suite's options and fixtures, as a plugin of pytest: `pytest -p numaforge.verification.plugin ...`."""
 
+import gc
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if config.getoption("hosts") is None and config.getoption("reach") is None:
         raise pytest.UsageError("numaforge.verification checks real hosts: name them with --hosts=ssh://NAME")
+
+
+def pytest_unconfigure() -> None:
+    gc.freeze()  # as numaforge itself does before it ends
 
 
 def _run_within_the_limit(backend: Any, command: str, *arguments: str) -> CommandResult:
