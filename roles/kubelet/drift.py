@@ -9,7 +9,7 @@ from numaforge.findings.drift import Concern, DriftRule
 from numaforge.findings.engine import Seen
 from numaforge.findings.finding import Severity
 from numaforge.kubelet.config.comparison import differences
-from numaforge.kubelet.startup.installed import kubelet_report
+from numaforge.kubelet.startup.check import kubelet_report
 from numaforge.kubelet_minors.versions import KubeletVersion
 from numaforge.machine.topology.model import NodeTopology
 

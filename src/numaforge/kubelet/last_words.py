@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from itertools import takewhile
 
 _FATAL = ("command failed", "Failed to start ContainerManager")
 """What a kubelet logs last; other goroutines may still log something behind it."""
@@ -17,11 +18,15 @@ def last_words(output: str) -> str | None:
     errors: list[tuple[str, str]] = []
     for number, line in enumerate(lines):
         if line.startswith("panic: "):
-            return "\n".join(_until_blank(lines[number:]))
+            return "\n".join(takewhile(bool, lines[number:]))
         if line.startswith("Error: "):
             return "\n".join(lines[number:]).removeprefix("Error: ")
         try:
-            message, error = _json_error(line) if line.startswith("{") else _text_error(lines, number)
+            if line.startswith("{"):
+                record = json.loads(line)
+                message, error = record.get("msg", ""), record.get("err")
+            else:
+                message, error = _text_error(lines, number)
         except (ValueError, SyntaxError):  # a line that is cut off, or no line of a log
             continue
         if error is not None:
@@ -30,16 +35,6 @@ def last_words(output: str) -> str | None:
     if not errors:
         return None
     return fatal[-1] if fatal else errors[-1][1]
-
-
-def _until_blank(lines: list[str]) -> list[str]:
-    end = next((number for number, line in enumerate(lines) if not line), len(lines))
-    return lines[:end]
-
-
-def _json_error(line: str) -> tuple[str, str | None]:
-    record = json.loads(line)
-    return record.get("msg", ""), record.get("err")
 
 
 def _text_error(lines: list[str], number: int) -> tuple[str, str | None]:

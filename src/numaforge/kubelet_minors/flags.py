@@ -282,18 +282,15 @@ def _modules(value: str, previous: Any) -> list[dict[str, Any]]:
 
 
 def _ip(value: str, _previous: Any) -> str:
-    if value and not _is_ip(value):
+    """Parse an address as ParseIPSloppy of k8s.io/utils/net does: leading zeros allowed, no zone."""
+    plain = _LEADING_ZEROS.sub("", value) if "." in value else value
+    try:
+        is_ip = "%" not in value and value.isascii() and bool(ip_address(plain))
+    except ValueError:
+        is_ip = False
+    if value and not is_ip:
         raise ValueError(f'"{value}" is not a valid IP address')
     return value
-
-
-def _is_ip(text: str) -> bool:
-    """Whether ParseIPSloppy of k8s.io/utils/net accepts an address: leading zeros allowed, no zone."""
-    plain = _LEADING_ZEROS.sub("", text) if "." in text else text
-    try:
-        return "%" not in text and text.isascii() and bool(ip_address(plain))
-    except ValueError:
-        return False
 
 
 def _reserved_memory(value: str, previous: Any) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from numaforge.fleet.audit import host_rules as userland
 from numaforge.fleet.audit.facts import facts_of
 from numaforge.fleet.audit.makes import Make, make_of
 from numaforge.fleet.audit.readings import Values
-from numaforge.kubelet.startup.installed import kubelet_report
+from numaforge.kubelet.startup.check import kubelet_report
 from numaforge.machine.topology.memory_mode import gpu_memory_mode
 from numaforge.machine.topology.model import NodeTopology
 from numaforge.machine.topology.trays import cliques_of

@@ -275,16 +275,11 @@ class CpuManager:
 
     def prefers(self, mask: int, size: int) -> bool:
         """Whether a hint is preferred for a request that `size` NUMA nodes could serve."""
-        if mask.bit_count() == size:
-            return True
-        return self.options.align_by_socket and self._is_socket_aligned(mask, size)
-
-    def _is_socket_aligned(self, mask: int, size: int) -> bool:
+        if mask.bit_count() == size or not self.options.align_by_socket:
+            return mask.bit_count() == size
         nodes_per_socket = self.topology.num_numa_nodes // self.topology.num_sockets
-        if nodes_per_socket == 0:
-            return False
-        sockets = -(-size // nodes_per_socket)
-        return len(self.topology.sockets_in_numa_nodes(bits(mask))) == sockets
+        sockets = len(self.topology.sockets_in_numa_nodes(bits(mask)))
+        return nodes_per_socket > 0 and sockets == -(-size // nodes_per_socket)
 
 
 def _why_pool_is_empty(demand: Demand) -> str | None:

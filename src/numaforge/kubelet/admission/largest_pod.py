@@ -79,7 +79,10 @@ class EmptyNode:
 
     def too_many_sets(self, devices: int) -> bool:
         """Whether there are too many sets of NUMA nodes to search."""
-        return self._aligns(devices) and self._policy == RESTRICTED and self._count_sets(devices) > _MOST_SETS
+        if not self._aligns(devices) or self._policy != RESTRICTED:
+            return False
+        universe = self._universe(devices).bit_count()
+        return sum(comb(universe, size) for size in self._set_sizes(devices)) > _MOST_SETS
 
     def _aligns(self, devices: int) -> bool:
         """Whether the policy can refuse pods, and a manager has an opinion."""
@@ -133,10 +136,6 @@ class EmptyNode:
         for size in self._set_sizes(devices):
             yield from (mask_of(members) for members in combinations(universe, size))
 
-    def _count_sets(self, devices: int) -> int:
-        universe = self._universe(devices).bit_count()
-        return sum(comb(universe, size) for size in self._set_sizes(devices))
-
     def _set_sizes(self, devices: int) -> list[int]:
         if self._policy == SINGLE_NUMA_NODE:
             return [1]
@@ -181,19 +180,16 @@ class EmptyNode:
         if not self._holds(members, sizes):
             return False
         fewer = members.bit_count() - 1
-        if fewer == 0 or any(self._most_of_any(resource, fewer) < size for resource, size in sizes.items()):
-            return True
+        for resource, size in sizes.items():
+            amounts = (table.allocatable(resource) for table in (self._memory or {}).values())
+            if sum(sorted(amounts, reverse=True)[:fewer]) < size:
+                return True
         every = bits(self._every)
         return not any(self._holds(mask_of(fewer_nodes), sizes) for fewer_nodes in combinations(every, fewer))
 
     def _holds(self, members: int, sizes: Mapping[str, int]) -> bool:
         tables = [(self._memory or {})[number] for number in bits(members)]
         return all(sum(table.allocatable(r) for table in tables) >= size for r, size in sizes.items())
-
-    def _most_of_any(self, resource: str, nodes: int) -> int:
-        """Return the most of a resource that any `nodes` NUMA nodes have together."""
-        amounts = (table.allocatable(resource) for table in (self._memory or {}).values())
-        return sum(sorted(amounts, reverse=True)[:nodes])
 
     def _least_nodes_for_devices(self, devices: int) -> int:
         if devices not in self._least_nodes:

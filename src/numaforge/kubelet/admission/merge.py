@@ -61,30 +61,28 @@ class MergePolicy:
         preferred = _preferred_masks(lists, self.nodes)
         if preferred:
             return Hint(min(preferred, key=self._narrowness), True)
-        merged = _all_masks(lists, self.nodes)
-        if merged:
-            need = _widest_need(lists)
-            best = min({mask.bit_count() for mask in merged}, key=lambda size: _closeness(size, need))
-            nearest = (mask for mask in merged if mask.bit_count() == best)
-            return Hint(min(nearest, key=self._narrowness), False)
-        return Hint(self.nodes, False)
+        merged = {self.nodes}
+        by_list = (hints.masks | ({self.nodes} if hints.anywhere else set()) for hints in lists)
+        for masks in sorted(by_list, key=len):
+            merged = _intersections(merged, masks)
+        if not merged:
+            return Hint(self.nodes, False)
+        # As in HintMerger.compare: best is the size that the neediest resource needs, then the largest below
+        # it, then the smallest above it.
+        need = max((hints.narrowest for hints in lists if hints.narrowest is not None), default=0)
+        sizes = {mask.bit_count() for mask in merged}
+        best = min(sizes, key=lambda size: (size > need, abs(need - size)))
+        nearest = (mask for mask in merged if mask.bit_count() == best)
+        return Hint(min(nearest, key=self._narrowness), False)
 
     def _narrowness(self, mask: int) -> tuple[int, float, int]:
         """Return a sort key as in CompareNUMAAffinityMasks: size, distance (an option), lower ids."""
-        closest = self.prefer_closest and self.name != SINGLE_NUMA_NODE
-        return mask.bit_count(), self._average_distance(mask) if closest else 0.0, mask
-
-    def _average_distance(self, mask: int) -> float:
-        nodes = list(bits(mask))
-        return sum(float(self.distances[a][b]) for a in nodes for b in nodes) / float(len(nodes) ** 2)
-
-
-def _closeness(size: int, need: int) -> tuple[bool, int]:
-    """Return a sort key for the sizes of non-preferred masks, as in HintMerger.compare.
-
-    Best is the size that the neediest resource needs, then the largest below it, then the smallest above it.
-    """
-    return size > need, abs(need - size)
+        distance = 0.0
+        if self.prefer_closest and self.name != SINGLE_NUMA_NODE:
+            nodes = list(bits(mask))
+            total = sum(float(self.distances[a][b]) for a in nodes for b in nodes)
+            distance = total / float(len(nodes) ** 2)
+        return mask.bit_count(), distance, mask
 
 
 def _lists(providers: Sequence[HintsByResource]) -> list[Hints]:
@@ -119,14 +117,6 @@ def _preferred_masks(lists: list[Hints], nodes: int) -> set[int]:
             optional |= hints.preferred
     candidates = (optional if common is None else common) | ({nodes} if anything else set())
     return {mask & nodes for mask in candidates} - {0}
-
-
-def _all_masks(lists: list[Hints], nodes: int) -> set[int]:
-    """Return every non-empty intersection of one hint per list."""
-    merged = {nodes}
-    for masks in sorted((hints.masks | ({nodes} if hints.anywhere else set()) for hints in lists), key=len):
-        merged = _intersections(merged, masks)
-    return merged
 
 
 def _intersections(first_side: Set[int], second_side: Set[int]) -> set[int]:
@@ -189,8 +179,3 @@ def _lanes_without(step: int, length: int) -> int:
 
 def _union(masks: Iterable[int]) -> int:
     return reduce(or_, masks, 0)
-
-
-def _widest_need(lists: list[Hints]) -> int:
-    """Return the largest of the lists' smallest mask sizes (maxOfMinAffinityCounts)."""
-    return max((hints.narrowest for hints in lists if hints.narrowest is not None), default=0)

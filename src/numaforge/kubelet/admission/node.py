@@ -364,11 +364,8 @@ class Node:
         )
 
     def _collect(self, active: set[str]) -> None:
-        self.device_manager.collect(active)
-        if self.cpu_manager:
-            self.cpu_manager.collect(active)
-        if self.memory_manager:
-            self.memory_manager.collect(active)
+        for manager in self._topology_manager.providers:
+            manager.collect(active)
 
     def _cpus_of(self, pod: str) -> dict[str, CpuSet]:
         by_container = self.cpu_manager.assignments.get(pod, {}) if self.cpu_manager else {}

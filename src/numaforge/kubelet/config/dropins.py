@@ -132,7 +132,10 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
         line = document.duplicates[0][1]
         raise DropInError(f"{loading}error: strict decoding error: {document.strict_error}", name, line=line)
     if version.rules_minor >= FIRST_MINOR_OF_VERSIONED_BASE:
-        _require_known_kind(api_version, kind, name, loading)
+        group, _, minor = api_version.rpartition("/")
+        if (api_version, kind) != (API_VERSION, KIND):
+            unknown = f"{loading}unknown apiVersion/kind: {group}/{minor}, Kind={kind}"
+            raise DropInError(unknown, name, ("kind",))
     return document
 
 
@@ -176,14 +179,6 @@ def _load_typed(text: str, name: str, version: KubeletVersion, path: str, prefix
             f"{loading} {path}, error {error.reported}", name, error.path, error.line
         ) from error
     return document
-
-
-def _require_known_kind(api_version: str, kind: str, name: str, loading: str) -> None:
-    if (api_version, kind) == (API_VERSION, KIND):
-        return
-    group, slash, minor = api_version.rpartition("/")
-    group_version = f"{group}/{minor}" if slash else f"/{minor}"
-    raise DropInError(f"{loading}unknown apiVersion/kind: {group_version}, Kind={kind}", name, ("kind",))
 
 
 def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

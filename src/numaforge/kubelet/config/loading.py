@@ -425,7 +425,8 @@ class _JudgedGates:
         while True:
             accepted = {name: value for name, value in gates.items() if name not in self.refused}
             errors = set_gates(self.version, accepted)
-            names = [_named_gate(error, accepted) for error in errors]
+            by_length = sorted(accepted, key=len, reverse=True)
+            names = [next((name for name in by_length if name in error.split()), "") for error in errors]
             if not errors or self.refused.issuperset(names):
                 return accepted
             findings = [
@@ -433,10 +434,6 @@ class _JudgedGates:
             ]
             self.refusals.append(StartError(prefix + aggregate(errors), *findings))
             self.refused.update(names)
-
-
-def _named_gate(error: str, gates: Mapping[str, bool]) -> str:
-    return next((name for name in sorted(gates, key=len, reverse=True) if name in error.split()), "")
 
 
 def _gate_finding(error: str, name: str, version: KubeletVersion, places: Places) -> Finding:

@@ -26,7 +26,7 @@ from numaforge.kubelet.checkpoints import (
 )
 from numaforge.kubelet.config.documents import has_embedded
 from numaforge.kubelet.config.gates import aggregate
-from numaforge.kubelet.config.loading import Configuration, StartError, load
+from numaforge.kubelet.config.loading import Configuration, StartError, below, load
 from numaforge.kubelet.config.reservations import (
     ReservationError,
     Threshold,
@@ -59,6 +59,7 @@ from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.values.numbers import NumberError, parse_int, truth
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import format_cpulist
+from numaforge.lib.errors import KubeletConfigError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.lib.quantity import Quantity, QuantityError
 from numaforge.machine.topology.model import NodeTopology
@@ -132,6 +133,28 @@ def check(
         reservation={name: str(quantity) for name, quantity in start.reservation.items()} if start else {},
         further=has_embedded(config_text, number + 1),
     )
+
+
+def kubelet_report(machine: NodeTopology) -> Report | None:
+    """Return the report on a machine's kubelet; None where its version or configuration is unknown."""
+    installed = machine.kubelet
+    if installed is None or installed.version is None or installed.config_text is None:
+        return None
+    folder = installed.config_dir or DROP_IN_DIR
+    try:
+        return check(
+            installed.config_text,
+            topology=machine,
+            version=installed.version,
+            drop_ins=below(folder, installed.drop_ins),
+            flags=installed.flags,
+            state_files=installed.state_files,
+            config_path=installed.config_file or CONFIG_PATH,
+            drop_in_dir=folder,
+            root_dir=installed.root_dir,
+        )
+    except KubeletConfigError:  # a version older than the oldest known
+        return None
 
 
 @dataclass

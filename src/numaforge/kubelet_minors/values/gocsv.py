@@ -12,76 +12,50 @@ class CsvError(ValueError):
 
 def read_record(text: str) -> list[str]:
     """Return the fields of the first non-empty record. Raises CsvError."""
-    lines = _lines(text)
-    while lines and lines[0] == "\n":
-        lines.pop(0)
-    if not lines:
+    # Go reads \r\n as \n, and drops a lone carriage return at the end of the text.
+    plain = text.replace("\r\n", "\n").lstrip("\n")
+    if not plain:
         raise CsvError("EOF")
-    return _CsvRecord(lines).fields()
+    values: list[str] = []
+    at = 0
+    while True:
+        field, at = _quoted(plain, at) if plain.startswith(_QUOTE, at) else _plain(plain, at)
+        values.append(field)
+        if not plain.startswith(",", at):
+            return values
+        at += 1
 
 
-def _lines(text: str) -> list[str]:
-    lines = [line.removesuffix("\r\n") + "\n" if line.endswith("\r\n") else line for line in _divided(text)]
-    # Go drops a lone carriage return at the end.
-    return [*lines[:-1], lines[-1].removesuffix("\r")] if lines else []
+def _plain(text: str, start: int) -> tuple[str, int]:
+    """Return an unquoted field, and where it ends."""
+    end = next((at for at in range(start, len(text)) if text[at] in ",\n"), len(text))
+    if _QUOTE in text[start:end]:
+        raise _error(text, text.index(_QUOTE, start), 'bare " in non-quoted-field')
+    return text[start:end].removesuffix("\r" if end == len(text) else ""), end
 
 
-def _divided(text: str) -> list[str]:
-    parts = text.split("\n")
-    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+def _quoted(text: str, start: int) -> tuple[str, int]:
+    """Return a quoted field, which may have several lines, and where it ends."""
+    field, at = "", start + 1
+    while True:
+        part, quote, behind = text[at:].partition(_QUOTE)
+        field += part
+        at += len(part) + len(quote)
+        if not quote:
+            raise _error(text, len(text.removesuffix("\r")), 'extraneous or missing " in quoted-field')
+        if behind == "\r" or behind[:1] in (",", "\n", ""):
+            return field, at
+        if not behind.startswith(_QUOTE):
+            raise _error(text, at - 1, 'extraneous or missing " in quoted-field')
+        field += _QUOTE
+        at += 1
 
 
-class _CsvRecord:
-    """The lines from the start of a record; `place` counts characters in the line, where Go counts bytes."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-        self.line = 0
-        self.place = 0
-
-    def fields(self) -> list[str]:
-        values: list[str] = []
-        is_open = True
-        while is_open:
-            is_quoted = self._rest().startswith(_QUOTE)
-            field, is_open = self._quoted() if is_quoted else self._plain()
-            values.append(field)
-        return values
-
-    def _rest(self) -> str:
-        return self.lines[self.line][self.place :] if self.line < len(self.lines) else ""
-
-    def _plain(self) -> tuple[str, bool]:
-        field, comma, _ = self._rest().partition(",")
-        field = field if comma else field.removesuffix("\n")
-        if _QUOTE in field:
-            raise self._error(self.place + field.index(_QUOTE), 'bare " in non-quoted-field')
-        self.place += len(field) + 1
-        return field, bool(comma)
-
-    def _quoted(self) -> tuple[str, bool]:
-        field = ""
-        self.place += 1
-        while True:
-            part, quote, behind = self._rest().partition(_QUOTE)
-            field += part
-            self.place += len(part) + len(quote)
-            if quote and behind.startswith(_QUOTE):
-                field += _QUOTE
-                self.place += 1
-            elif quote and behind.startswith(","):
-                self.place += 1
-                return field, True
-            elif quote and behind in ("", "\n"):
-                return field, False
-            elif quote:
-                raise self._error(self.place - 1, 'extraneous or missing " in quoted-field')
-            elif self.line + 1 < len(self.lines):
-                self.line, self.place = self.line + 1, 0
-            else:
-                raise self._error(self.place, 'extraneous or missing " in quoted-field')
-
-    def _error(self, position: int, reason: str) -> CsvError:
-        record = "" if self.line == 0 else "record on line 1; "
-        column = len(self.lines[self.line][:position].encode()) + 1
-        return CsvError(f"{record}parse error on line {self.line + 1}, column {column}: {reason}")
+def _error(text: str, position: int, reason: str) -> CsvError:
+    """Return an error at a place; columns count bytes."""
+    lines = text[:position].split("\n")
+    if position == len(text) and not lines[-1]:  # behind the newline that ends the text
+        lines[-2:] = [f"{lines[-2]} "]
+    record = "" if len(lines) == 1 else "record on line 1; "
+    place = f"line {len(lines)}, column {len(lines[-1].encode()) + 1}"
+    return CsvError(f"{record}parse error on {place}: {reason}")

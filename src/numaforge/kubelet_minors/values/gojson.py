@@ -149,8 +149,10 @@ class _Decoder:
         struct, outer = self._struct, self._fields
         decoded = {}
         for written in self._ordered(data):
-            name = self._field(written, fields)
-            if name is None:
+            name = written
+            if written not in fields and self.in_any_case:
+                name = next((name for name in fields if name.lower() == written.lower()), written)
+            if name not in fields:
                 self.unknown.append((*path, written))
                 continue
             self._struct, self._fields = go_type.rpartition(".")[2], (*outer, name)
@@ -162,11 +164,6 @@ class _Decoder:
 
     def _ordered(self, data: Mapping[str, Any]) -> Iterable[str]:
         return data if self.as_written else sorted(data)
-
-    def _field(self, written: str, fields: Mapping[str, str]) -> str | None:
-        if written in fields or not self.in_any_case:
-            return written if written in fields else None
-        return next((name for name in fields if name.lower() == written.lower()), None)
 
     def _list(self, data: Any, go_type: str, item: str, path: Path) -> Any:
         if not isinstance(data, list):
@@ -431,7 +428,7 @@ class _Parser:
                 raise GoJsonError(self._END, ())
             self.at += 1
             if character == '"':
-                return _LONE_SURROGATE.sub("\ufffd", _without_pairs("".join(parts)))
+                return _LONE_SURROGATE.sub("\ufffd", _PAIR.sub(_joined, "".join(parts)))
             if character != "\\":
                 raise self._invalid(character, "in string literal")
             parts.append(self._escape())
@@ -490,6 +487,5 @@ def _scalar_of(written: str) -> Any:
     return int(written) if is_integer else Literal(written)
 
 
-def _without_pairs(text: str) -> str:
-    """Return a text with each surrogate pair joined into one character."""
-    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

@@ -8,7 +8,7 @@ key wins. The kubelet reads 10,000 levels; libyaml reads 1,000, and this some fe
 import base64
 import binascii
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from math import isinf, isnan
@@ -90,8 +90,10 @@ class _GoLoader(yaml.SafeLoader):
     def scan_plain(self) -> yaml.ScalarToken:
         start = end = self.get_mark()
         text = gap = ""
-        while self.peek() != "#" and not self._is_at_marker():
-            word = self._read_text(self._word_length())
+        while self.peek() != "#" and not (
+            self.column == 0 and self.prefix(3) in ("---", "...") and self.peek(3) in _BLANKS
+        ):
+            word = self._read_while(lambda ahead: not self._ends_word(ahead))
             if not word:
                 break
             self.allow_simple_key = False
@@ -104,15 +106,6 @@ class _GoLoader(yaml.SafeLoader):
                 break
         return yaml.ScalarToken(text, True, start, end)
 
-    def _is_at_marker(self) -> bool:
-        return self.column == 0 and self.prefix(3) in ("---", "...") and self.peek(3) in _BLANKS
-
-    def _word_length(self) -> int:
-        length = 0
-        while not self._ends_word(length):
-            length += 1
-        return length
-
     def _ends_word(self, ahead: int) -> bool:
         character = self.peek(ahead)
         if character == ":" and self.peek(ahead + 1) in _BLANKS:
@@ -121,7 +114,7 @@ class _GoLoader(yaml.SafeLoader):
 
     def _gap(self, start: yaml.Mark) -> str:
         """Skip blanks and line breaks, and return what they become in the scalar."""
-        blanks = self._read_text(self._blank_length())
+        blanks = self._read_while(lambda ahead: self.peek(ahead) in " \t")
         if self.peek() not in _BREAKS:
             return blanks
         first = self._break()
@@ -143,13 +136,10 @@ class _GoLoader(yaml.SafeLoader):
         line_break: str = self.scan_line_break()  # type: ignore[no-untyped-call]
         return line_break
 
-    def _blank_length(self) -> int:
+    def _read_while(self, continues: Callable[[int], bool]) -> str:
         length = 0
-        while self.peek(length) in " \t":
+        while continues(length):
             length += 1
-        return length
-
-    def _read_text(self, length: int) -> str:
         text: str = self.prefix(length)
         self.forward(length)
         return text

@@ -65,16 +65,14 @@ def taints(config: CompleteConfig) -> Refusals:
 
 
 def _is_valid_taint(taint: Mapping[str, Any]) -> bool:
-    value_fits = not label_value_complaints(taint.get("value", ""))
-    effect_exists = taint.get("effect", "") in ("", *_TAINT_EFFECTS)
-    return _is_qualified_name(taint.get("key", "")) and value_fits and effect_exists
-
-
-def _is_qualified_name(key: str) -> bool:
+    key = taint.get("key", "")
     prefix, slash, _ = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
-        return False
-    return not qualified_name_complaints(key)
+    return (
+        not (slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)))
+        and not qualified_name_complaints(key)
+        and not label_value_complaints(taint.get("value", ""))
+        and taint.get("effect", "") in ("", *_TAINT_EFFECTS)
+    )
 
 
 def _shown_time(added: str | None) -> str:
