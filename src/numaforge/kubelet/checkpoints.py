@@ -185,13 +185,9 @@ def restore_cpu_state(
     """
     minor = version.rules_minor
     with _restoring("CPU manager", path):
-        checkpoint = _from_data(text, _CPU_TYPES, *_CPU_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
-        nested = True
-        if checkpoint is None:
-            formats = _cpu_formats(minor, by_pod=by_pod)
-            checkpoint, read = _from_fields(text, formats, _CPU_TYPES)
-            nested = read is not _CPU_V1
-        return _cpu_state(checkpoint, policy, version, nested=nested, by_pod=by_pod)
+        formats = _cpu_formats(minor, by_pod=by_pod)
+        checkpoint, read = _from_file(text, minor, _CPU_TYPES, _CPU_DATA, formats)
+        return _cpu_state(checkpoint, policy, version, nested=read is not _CPU_V1, by_pod=by_pod)
 
 
 def restore_memory_state(
@@ -203,12 +199,8 @@ def restore_memory_state(
     """
     minor = version.rules_minor
     with _restoring("memory manager", path):
-        checkpoint = (
-            _from_data(text, _MEMORY_TYPES, *_MEMORY_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
-        )
-        if checkpoint is None:
-            formats = _memory_formats(minor, by_pod=by_pod)
-            checkpoint, _ = _from_fields(text, formats, _MEMORY_TYPES)
+        formats = _memory_formats(minor, by_pod=by_pod)
+        checkpoint, _ = _from_file(text, minor, _MEMORY_TYPES, _MEMORY_DATA, formats)
         written = checkpoint.get("policyName", "")
         if written != policy:
             raise CheckpointError(
@@ -434,8 +426,15 @@ def _memory_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
     return (_Format("MemoryManagerCheckpoint", bare=False),)
 
 
-def _from_fields(text: str, formats: Sequence[_Format], types: Types) -> tuple[dict[str, Any], _Format]:
-    """Return a checkpoint in the first format that fits. Raises the CheckpointError of the last one."""
+def _from_file(
+    text: str, minor: int, types: Types, data: tuple[str, str, str, str], formats: Sequence[_Format]
+) -> tuple[dict[str, Any], _Format | None]:
+    """Return a checkpoint in the first format that fits; the format is None for that in the `data` field.
+
+    Raises the CheckpointError of the last format.
+    """
+    if minor >= _FIRST_MINOR_WITH_DATA and (newest := _from_data(text, types, *data)) is not None:
+        return newest, None
     failure = CheckpointError(_CORRUPT)
     for tried in formats:
         go_type = f"state.{tried.go_type}"

@@ -273,22 +273,14 @@ class DeviceManager:
         plugin = self.plugins[resource]
         assigned = self.assignments.get(demand.pod.name, {}).get(container.name, {}).get(resource)
         if assigned is not None and assigned.bit_count() != count:
-            raise unexpected(
-                f'pod "{demand.pod.name}" container "{container.name}" changed request for resource '
-                f'"{resource}" '
-                f"from {assigned.bit_count()} to {count}",
-                resource,
-            )
+            owner = f'pod "{demand.pod.name}" container "{container.name}"'
+            changed = f'changed request for resource "{resource}" from {assigned.bit_count()} to {count}'
+            raise unexpected(f"{owner} {changed}", resource)
+        unhealthy = f"cannot allocate unhealthy devices {resource}"
         if not plugin.healthy:
-            raise unexpected(
-                f"no healthy devices present; cannot allocate unhealthy devices {resource}", resource
-            )
+            raise unexpected(f"no healthy devices present; {unhealthy}", resource)
         if assigned is not None and assigned & ~plugin.healthy:
-            raise unexpected(
-                "previously allocated devices are no longer healthy; cannot allocate unhealthy devices "
-                f"{resource}",
-                resource,
-            )
+            raise unexpected(f"previously allocated devices are no longer healthy; {unhealthy}", resource)
         if assigned is not None or count == 0:
             return 0
         allocated = lowest_bits(reusable, count)
@@ -298,11 +290,8 @@ class DeviceManager:
             return allocated
         available = plugin.healthy & ~plugin.allocated
         if available.bit_count() < needed:
-            raise unexpected(
-                f"requested number of devices unavailable for {resource}. Requested: {needed}, "
-                f"Available: {available.bit_count()}",
-                resource,
-            )
+            amounts = f"Requested: {needed}, Available: {available.bit_count()}"
+            raise unexpected(f"requested number of devices unavailable for {resource}. {amounts}", resource)
         near = plugin.in_nodes(numa) & available if plugin.has_topology and numa is not None else 0
         if needed >= near.bit_count():
             allocated |= near

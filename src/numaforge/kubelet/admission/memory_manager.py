@@ -269,37 +269,31 @@ class MemoryManager:
 
     def _placement(self, demand: Demand, sizes: Sizes, hint: Hint) -> int:
         """Return the NUMA nodes that serve a request: those of the hint, or a superset with enough free."""
+
+        def refusal(cause: str) -> PodRejectedError:
+            return unexpected(f"[memorymanager] {cause}", *self._short_of(sizes))
+
         numa, preferred = hint
         if numa is None:
             candidates = self._hints(demand, sizes)
             if not candidates:
-                raise unexpected(
-                    "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough "
-                    "memory is available",
-                    *self._short_of(sizes),
+                raise refusal(
+                    "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
                 )
             best = (candidates.get(MEMORY) or NO_HINTS).best() or Hint(0, False)
             if not best.preferred and preferred:
-                raise unexpected(
-                    "[memorymanager] failed to find the default preferred hint", *self._short_of(sizes)
-                )
+                raise refusal("failed to find the default preferred hint")
             numa, preferred = best.numa or 0, best.preferred
-        if not self._has_free(numa, sizes):
+        # Reusable memory of the pod's init containers does not count here (isAffinitySatisfyRequest).
+        if any(sum(self.nodes[n].free(r) for n in bits(numa)) % _UINT64 < size for r, size in sizes.items()):
             wider = (self._hints(demand, sizes).get(MEMORY) or NO_HINTS).best(above=numa)
             if wider is None:
-                raise unexpected(
-                    "[memorymanager] failed to find NUMA nodes to extend the current topology hint",
-                    *self._short_of(sizes),
-                )
+                raise refusal("failed to find NUMA nodes to extend the current topology hint")
             if not wider.preferred and preferred:
-                raise unexpected(
-                    "[memorymanager] failed to find the extended preferred hint", *self._short_of(sizes)
-                )
+                raise refusal("failed to find the extended preferred hint")
             numa = wider.numa or 0
         if self._violates_groups(numa):
-            raise unexpected(
-                "[memorymanager] preferred hint violates NUMA node allocation", *self._short_of(sizes)
-            )
+            raise refusal("preferred hint violates NUMA node allocation")
         return numa
 
     def _hints(self, demand: Demand, sizes: Sizes) -> dict[str, Hints | None]:
@@ -385,13 +379,6 @@ class MemoryManager:
             elif node.assignments > 0:
                 groups.append((1 << number, node.group))
         return single, grouped, groups
-
-    def _has_free(self, numa: int, sizes: Sizes) -> bool:
-        """isAffinitySatisfyRequest; reusable memory of the pod's init containers does not count here."""
-        return all(
-            sum(self.nodes[n].free(resource) for n in bits(numa)) % _UINT64 >= size
-            for resource, size in sizes.items()
-        )
 
     def _short_of(self, sizes: Sizes) -> list[str]:
         """Return the resources that all NUMA nodes together are short of, or all of `sizes` where none is."""

@@ -4,7 +4,8 @@ Sources: parseResourceList in cmd/kubelet/app/server.go, pkg/kubelet/eviction/he
 pkg/kubelet/cm/node_container_manager_linux.go and helpers.go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from math import isnan
 from typing import NamedTuple
@@ -161,31 +162,34 @@ def _threshold(signal: str, text: str) -> Threshold:
         if share > 1:
             raise ReservationError(f"eviction percentage threshold {signal} must be <= 100%: {text}", signal)
         return Threshold(None, share)
-    quantity = _threshold_quantity(signal, text)
+    quantity = _quantity(signal, text)
     if quantity.amount <= 0:
         raise ReservationError(f"eviction threshold {signal} must be positive: {quantity}", signal)
     return Threshold(quantity)
 
 
+@contextmanager
+def _about(signal: str) -> Iterator[None]:
+    """Raise what a value's parser refuses as a ReservationError."""
+    try:
+        yield
+    except (NumberError, QuantityError, DurationError) as error:
+        raise ReservationError(str(error), signal) from error
+
+
 def _percentage(signal: str, text: str) -> float:
-    try:
+    with _about(signal):
         return float32(parse_float32(text.rstrip("%")) / 100)
-    except NumberError as error:
-        raise ReservationError(str(error), signal) from error
 
 
-def _threshold_quantity(signal: str, text: str) -> Quantity:
-    try:
+def _quantity(signal: str, text: str) -> Quantity:
+    with _about(signal):
         return Quantity.parse(text)
-    except QuantityError as error:
-        raise ReservationError(str(error), signal) from error
 
 
 def _check_grace_period(signal: str, text: str) -> None:
-    try:
+    with _about(signal):
         period = parse_duration(text)
-    except DurationError as error:
-        raise ReservationError(str(error), signal) from error
     if period.nanoseconds < 0:
         raise ReservationError(
             f"invalid eviction grace period specified: {text}, must be a positive value", signal
@@ -199,5 +203,5 @@ def _check_reclaim(signal: str, text: str) -> None:
                 f"eviction percentage minimum reclaim {signal} must be positive: {text}", signal
             )
         return
-    if _threshold_quantity(signal, text).amount < 0:
+    if _quantity(signal, text).amount < 0:
         raise ReservationError(f"negative eviction minimum reclaim specified for {signal}", signal)

@@ -7,9 +7,8 @@ ToSystemd and Validate in pkg/kubelet/cm/cgroup_manager_linux.go and cgroup_v2_m
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from numaforge.findings import Finding
 from numaforge.kubelet.config.loading import Configuration, StartError
-from numaforge.kubelet.findings import fault
+from numaforge.kubelet.findings import Fault, fault
 from numaforge.kubelet_minors.values.gotext import quoted
 
 _SLICE = ".slice"
@@ -52,13 +51,13 @@ def require_enforceable_cgroups(configuration: Configuration) -> None:
         raise StartError(text, configuration.places.finding(refused, text))
 
 
-def needed_cgroups(configuration: Configuration) -> Iterator[Finding]:
+def needed_cgroups(configuration: Configuration) -> Iterator[Fault]:
     """Yield a note for each cgroup that must be there before the kubelet starts."""
     root = configuration.settings.get("cgroupRoot") or "/"
     fields = [side.cgroup_field for side in _enforced(configuration)]
     for field in [*(["cgroupRoot"] if root != "/" else []), *fields]:
         path = _path(configuration.settings[field], configuration)
-        yield configuration.places.finding(fault("NF603", field=field, path=path))
+        yield fault("NF603", field=field, path=path)
 
 
 def _enforced(configuration: Configuration) -> Iterator[_Enforced]:

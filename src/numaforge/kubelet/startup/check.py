@@ -40,8 +40,8 @@ from numaforge.kubelet.findings import Fault, Report, fault
 from numaforge.kubelet.startup.cgroups import require_enforceable_cgroups
 from numaforge.kubelet.startup.managers import (
     CpuManagerSetup,
-    ManagerError,
     MemoryManagerSetup,
+    SetupError,
     set_up_cpu_manager,
     set_up_memory_manager,
     set_up_topology_manager,
@@ -71,8 +71,7 @@ _OPTION_GATES = (
 """The options, their manager, the gates in its message, and the last minor that looks at them."""
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
-_RUN = "failed to run Kubelet: "
-_CREATE = f"{_RUN}failed to create kubelet: "
+_CREATE = "failed to run Kubelet: failed to create kubelet: "
 Given = ParamSpec("Given")
 T = TypeVar("T")
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
@@ -176,8 +175,9 @@ class _Start:
             return step(*args, **options)
         except StartError as refusal:
             self.refusals.append(refusal)
-        except ManagerError as error:
-            self.refusals.append(_refusal(self.configuration, error.fault))
+        except SetupError as error:
+            finding = self.configuration.places.finding(error.fault, str(error))
+            self.refusals.append(StartError(f"{error.prefix}{error}", finding))
         return None
 
     def validate(self) -> frozenset[str]:
@@ -256,7 +256,7 @@ class _Start:
                 ),
                 lambda state: check_memory_state(state, memory.machine, configuration.minor),
             )
-        self.take(_require_capacity, configuration, machine, self.reservation)
+        self.take(_require_capacity, machine, self.reservation)
         self.take(require_enforceable_cgroups, configuration)
         self.take(_require_distances_by_id, configuration, machine)
 
@@ -276,24 +276,18 @@ def _require_valid(refused: Sequence[Fault], configuration: Configuration, prefi
 def _require_flush_interval(configuration: Configuration) -> None:
     flush = configuration.settings["logging"]["flushFrequency"]
     if configuration.minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
-        raise _refusal(configuration, fault("NF118", "flush", flush=flush), prefix="")
-
-
-def _refusal(configuration: Configuration, refused: Fault, prefix: str = _RUN) -> StartError:
-    """Return a StartError; its message without the `prefix` is the finding's evidence."""
-    text = refused.evidence
-    return StartError(f"{prefix}{text}", configuration.places.finding(refused, text))
+        raise SetupError(fault("NF118", "flush", flush=flush), prefix="")
 
 
 def _require_tls(configuration: Configuration) -> None:
     if refused := tls_fault(configuration.settings, configuration.minor):
-        raise _refusal(configuration, refused, "failed to construct kubelet dependencies: ")
+        raise SetupError(refused, "failed to construct kubelet dependencies: ")
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
     mode = configuration.settings["authorization"]["mode"]
     if mode not in ("AlwaysAllow", "Webhook"):
-        raise _refusal(configuration, fault("NF219", "authorization", mode=mode))
+        raise SetupError(fault("NF219", "authorization", mode=mode))
 
 
 def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozenset[int]:
@@ -303,7 +297,7 @@ def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozen
     if reserved <= online:
         return reserved
     absent = format_cpulist(reserved - online)
-    raise _refusal(configuration, fault("NF201", text=text, online=format_cpulist(online), absent=absent))
+    raise SetupError(fault("NF201", text=text, online=format_cpulist(online), absent=absent))
 
 
 def _parsed_reserved(
@@ -312,7 +306,7 @@ def _parsed_reserved(
     try:
         return parse_reserved(reserved, configuration.minor)
     except ReservationError as error:
-        raise _refusal(configuration, fault("NF202", side=side, key=error.key, error=error)) from error
+        raise SetupError(fault("NF202", side=side, key=error.key, error=error)) from error
 
 
 def _hard_thresholds(configuration: Configuration) -> dict[str, Threshold]:
@@ -322,13 +316,13 @@ def _hard_thresholds(configuration: Configuration) -> dict[str, Threshold]:
         return parse_thresholds(configuration.settings.get("evictionHard") or {}, configuration.minor)
     except ReservationError as error:
         refused = fault("NF203", field="evictionHard", key=error.key, error=error)
-        raise _refusal(configuration, refused) from error
+        raise SetupError(refused) from error
 
 
 def _require_qos_reserved(configuration: Configuration) -> None:
     for name, share in sorted((configuration.settings.get("qosReserved") or {}).items()):
         if complaint := _qos_complaint(name, share):
-            raise _refusal(configuration, fault("NF219", "QoS", name=name, complaint=complaint))
+            raise SetupError(fault("NF219", "QoS", name=name, complaint=complaint))
 
 
 def _qos_complaint(name: str, share: str) -> str | None:
@@ -352,7 +346,7 @@ def _require_option_gates(configuration: Configuration) -> None:
         if not configuration.enabled(gate):
             needed = ", ".join(map(quoted, gates))
             values = {"field": field_name, "manager": manager, "needed": needed, "gate": gate}
-            raise _refusal(configuration, fault("NF207", "options", options=shown_map(options), **values))
+            raise SetupError(fault("NF207", "options", options=shown_map(options), **values))
 
 
 def _require_swap(configuration: Configuration, topology: NodeTopology) -> None:
@@ -360,11 +354,11 @@ def _require_swap(configuration: Configuration, topology: NodeTopology) -> None:
     limited = (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap"
     on_cgroup_v1 = topology.cgroup_version == 1
     if configuration.minor >= 30 and limited and on_cgroup_v1 and configuration.enabled("NodeSwap"):
-        raise _refusal(configuration, fault("NF204", "cgroup v1"))
+        raise SetupError(fault("NF204", "cgroup v1"))
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
     mark, end = ("!", ".") if configuration.minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT else ("", "")
-    raise _refusal(configuration, fault("NF204", mark=mark, end=end))
+    raise SetupError(fault("NF204", mark=mark, end=end))
 
 
 def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
@@ -382,7 +376,7 @@ def _create_kubelet(configuration: Configuration) -> None:
     settings = configuration.settings
     nanoseconds = parse_duration(settings["syncFrequency"]).nanoseconds
     if nanoseconds <= 0:
-        raise _refusal(configuration, fault("NF219", "sync", nanoseconds=nanoseconds), _CREATE)
+        raise SetupError(fault("NF219", "sync", nanoseconds=nanoseconds), _CREATE)
     soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
     reclaims = settings.get("evictionMinimumReclaim") or {}
     try:
@@ -395,9 +389,9 @@ def _create_kubelet(configuration: Configuration) -> None:
         }
         name = next(name for name, keys in fields.items() if error.key in keys)
         refused = fault("NF203", field=name, key=error.key, error=error)
-        raise _refusal(configuration, refused, _CREATE) from error
+        raise SetupError(refused, _CREATE) from error
     if creation_fault := _creation_fault(settings, configuration.minor):
-        raise _refusal(configuration, creation_fault, _CREATE)
+        raise SetupError(creation_fault, _CREATE)
 
 
 def _creation_fault(settings: Mapping[str, Any], minor: int) -> Fault | None:
@@ -418,15 +412,13 @@ def _creation_fault(settings: Mapping[str, Any], minor: int) -> Fault | None:
     return fault("NF219", "sysctl", complaint=complaint) if complaint else None
 
 
-def _require_capacity(
-    configuration: Configuration, machine: MachineInfo, reserved: Mapping[str, Quantity]
-) -> None:
+def _require_capacity(machine: MachineInfo, reserved: Mapping[str, Quantity]) -> None:
     reservation = dict(reserved)
     if not machine.memory_bytes:  # unknown: every machine has memory
         reservation.pop("memory", None)
     if beyond := beyond_capacity(reservation, _capacity(machine)):
         name, text = beyond
-        raise _refusal(configuration, fault("NF218", name=name, text=text), "")
+        raise SetupError(fault("NF218", name=name, text=text), "")
 
 
 def _require_distances_by_id(configuration: Configuration, machine: MachineInfo) -> None:

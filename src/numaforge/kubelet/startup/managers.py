@@ -40,12 +40,13 @@ _FIRST_MINOR_OF_LOWER_CASE = 33
 _FIRST_MINOR_WITH_BEST_EFFORT = 32
 
 
-class ManagerError(Exception):
-    """A manager cannot be created; the fault's evidence is the kubelet's message."""
+class SetupError(Exception):
+    """A step of the start is refused: the fault's evidence is the kubelet's message behind `prefix`."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Fault, prefix: str = "failed to run Kubelet: ") -> None:
         super().__init__(fault.evidence)
         self.fault = fault
+        self.prefix = prefix
 
 
 class CpuManagerSetup(NamedTuple):
@@ -65,7 +66,7 @@ class MemoryManagerSetup:
 
 
 def set_up_topology_manager(configuration: Configuration, machine: MachineInfo) -> None:
-    """Check the topology manager's options against this kubelet and machine. Raises ManagerError."""
+    """Check the topology manager's options against this kubelet and machine. Raises SetupError."""
     settings = configuration.settings
     if settings["topologyManagerPolicy"] == "none":
         return
@@ -80,10 +81,10 @@ def set_up_topology_manager(configuration: Configuration, machine: MachineInfo) 
         elif name == MAX_ALLOWABLE_NUMA_NODES:
             limit = _node_limit(text)
     if closest and not machine.tells_distances:
-        raise ManagerError(fault("NF210", "distances"))
+        raise SetupError(fault("NF210", "distances"))
     if (count := len(machine.nodes)) > limit:
         option = "main" if MAX_ALLOWABLE_NUMA_NODES in known else "no option"
-        raise ManagerError(fault("NF211", option, limit=limit, count=count))
+        raise SetupError(fault("NF211", option, limit=limit, count=count))
 
 
 def set_up_cpu_manager(
@@ -96,33 +97,33 @@ def set_up_cpu_manager(
     """Check the CPU manager's policy, options and reservation, and return it with its reserved CPUs.
 
     `reserved` are reservedSystemCPUs, None where they were refused; `reservation` is what Node Allocatable
-    reserves. Raises ManagerError.
+    reserves. Raises SetupError.
     """
     settings = configuration.settings
     policy = settings["cpuManagerPolicy"]
     options = settings.get("cpuManagerPolicyOptions") or {}
     if policy == "none":
         if options:
-            raise ManagerError(fault("NF210", "none policy", options=shown_map(options)))
+            raise SetupError(fault("NF210", "none policy", options=shown_map(options)))
         return CpuManagerSetup(policy)
     if policy != "static":
-        raise ManagerError(fault("NF205", "CPU manager", policy=policy))
+        raise SetupError(fault("NF205", "CPU manager", policy=policy))
     count = _reserved_count(reservation, machine) if reserved is not None else 0
     try:
         parsed = _static_options(options, configuration)
         if parsed.align_by_socket and settings["topologyManagerPolicy"] == "single-numa-node":
-            raise ManagerError(fault("NF210", "single NUMA node"))
+            raise SetupError(fault("NF210", "single NUMA node"))
         if parsed.align_by_socket and machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
-            raise ManagerError(fault("NF210", "sockets"))
+            raise SetupError(fault("NF210", "sockets"))
         if reserved is None:
             return CpuManagerSetup(policy, parsed)
         chosen = reserved or _chosen(machine, parsed, count, configuration.minor)
         if len(chosen) != count:
             most = machine.cpus.num_cpus
-            raise ManagerError(fault("NF213", chosen=format_cpulist(chosen), count=count, most=most))
-    except ManagerError as error:
+            raise SetupError(fault("NF213", chosen=format_cpulist(chosen), count=count, most=most))
+    except SetupError as error:
         evidence = f"new static policy error: {error}"
-        raise ManagerError(error.fault._replace(evidence=evidence)) from error
+        raise SetupError(error.fault._replace(evidence=evidence)) from error
     return CpuManagerSetup(policy, parsed, chosen)
 
 
@@ -140,7 +141,7 @@ def set_up_memory_manager(
     reservation: Mapping[str, Quantity],
     parts: Mapping[str, Quantity | None],
 ) -> MemoryManagerSetup:
-    """Check the memory manager's policy and reservedMemory, and return it. Raises ManagerError.
+    """Check the memory manager's policy and reservedMemory, and return it. Raises SetupError.
 
     `parts` are the summands of the reserved memory, by the setting that has them.
     """
@@ -149,19 +150,19 @@ def set_up_memory_manager(
     if policy == "None":
         return MemoryManagerSetup(policy)
     if policy == "BestEffort" and configuration.minor >= _FIRST_MINOR_WITH_BEST_EFFORT:
-        raise ManagerError(fault("NF205", "BestEffort"))
+        raise SetupError(fault("NF205", "BestEffort"))
     if policy != "Static":
-        raise ManagerError(fault("NF205", "memory manager", policy=quoted(policy)))
+        raise SetupError(fault("NF205", "memory manager", policy=quoted(policy)))
     entries = settings.get("reservedMemory") or []
     node_ids = {node.id for node in machine.nodes}
     for index, entry in enumerate(entries):
         node = entry.get("numaNode", 0)
         if node not in node_ids:
-            raise ManagerError(fault("NF214", index=index, node=node, nodes=format_cpulist(node_ids)))
+            raise SetupError(fault("NF214", index=index, node=node, nodes=format_cpulist(node_ids)))
     _require_sum(entries, reservation, parts, machine)
     reserved = _reserved_by_node(entries)
     if sum(limits.get("memory", 0) for limits in reserved.values()) % _UINT64 == 0:
-        raise ManagerError(fault("NF217"))
+        raise SetupError(fault("NF217"))
     return MemoryManagerSetup(policy, fresh_memory(machine, reserved))
 
 
@@ -179,13 +180,13 @@ def _require_option(
         remedy = f"use one of {', '.join(options)}"
         if minors:
             remedy = f"the option exists from kubelet 1.{min(minors)} on: upgrade, or remove it"
-        raise ManagerError(fault("NF206", path=path, manager=manager, option=quoted(name), remedy=remedy))
+        raise SetupError(fault("NF206", path=path, manager=manager, option=quoted(name), remedy=remedy))
     if option.gate is None or configuration.enabled(option.gate):
         return
     prefix = f"{manager} Manager Policy {option.maturity.capitalize()}-level Options"
     if manager == "Topology" and configuration.minor >= _FIRST_MINOR_OF_LOWER_CASE:
         prefix = prefix.lower()
-    raise ManagerError(fault("NF207", path=path, prefix=prefix, name=name, gate=option.gate))
+    raise SetupError(fault("NF207", path=path, prefix=prefix, name=name, gate=option.gate))
 
 
 def _bool_option(name: str, text: str, path: str) -> bool:
@@ -193,16 +194,16 @@ def _bool_option(name: str, text: str, path: str) -> bool:
         return parse_bool(text)
     except ValueError as error:
         reason = "commas" if "=" in text else "boolean"
-        raise ManagerError(fault("NF208", reason, path=path, name=name, error=error)) from error
+        raise SetupError(fault("NF208", reason, path=path, name=name, error=error)) from error
 
 
 def _node_limit(text: str) -> int:
     try:
         limit = atoi(text)
     except CpuSetError as error:
-        raise ManagerError(fault("NF208", "limit", error=error)) from error
+        raise SetupError(fault("NF208", "limit", error=error)) from error
     if limit < DEFAULT_MAX_NUMA_NODES:
-        raise ManagerError(fault("NF208", "low limit"))
+        raise SetupError(fault("NF208", "low limit"))
     return limit
 
 
@@ -214,7 +215,7 @@ def _reserved_count(reservation: Mapping[str, Quantity], machine: MachineInfo) -
         first[cpu_place.numa_node] = min(cpu_place.core, first.get(cpu_place.numa_node, cpu_place.core))
     cores = set(first.values())
     lowest = (cpu for cpu, cpu_place in machine.cpus.places.items() if cpu_place.core in cores)
-    raise ManagerError(fault("NF212", cores=format_cpulist(lowest)))
+    raise SetupError(fault("NF212", cores=format_cpulist(lowest)))
 
 
 def _static_options(options: Mapping[str, str], configuration: Configuration) -> CpuOptions:
@@ -225,7 +226,7 @@ def _static_options(options: Mapping[str, str], configuration: Configuration) ->
         parsed[name] = _bool_option(name, text, path)
     for pair in forbidden_pairs(configuration.version):
         if parsed.get(pair.first) and parsed.get(pair.second):
-            raise ManagerError(fault("NF209", first=pair.first, second=pair.second))
+            raise SetupError(fault("NF209", first=pair.first, second=pair.second))
     return CpuOptions.of(parsed)
 
 
@@ -272,7 +273,7 @@ def _require_sum(
         if total.amount == target.amount:
             continue
         if name != "memory":
-            raise ManagerError(fault("NF216", total=total, name=name, target=target))
+            raise SetupError(fault("NF216", total=total, name=name, target=target))
         summands = " + ".join(f"{field} {part}" for field, part in parts.items() if part and part.amount)
         remedy = {
             "change": "add" if target.amount > total.amount else "remove",
@@ -280,7 +281,7 @@ def _require_sum(
             "summands": summands or "nothing is reserved",
             "shares": _shares(target, machine),
         }
-        raise ManagerError(fault("NF215", total=total, name=name, target=target, **remedy))
+        raise SetupError(fault("NF215", total=total, name=name, target=target, **remedy))
 
 
 def _reserved_by_node(entries: list[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
@@ -289,6 +290,6 @@ def _reserved_by_node(entries: list[Mapping[str, Any]]) -> dict[int, dict[str, i
         for name, text in sorted((entry.get("limits") or {}).items()):
             value = Quantity.parse(text).as_int64()
             if value is None:
-                raise ManagerError(fault("NF215", "fraction", index=index, name=name))
+                raise SetupError(fault("NF215", "fraction", index=index, name=name))
             reserved.setdefault(entry.get("numaNode", 0), {})[name] = value % _UINT64
     return reserved

@@ -16,7 +16,7 @@ from numaforge.kubelet.checkpoints import CpuState
 from numaforge.kubelet.config.decode import field_path
 from numaforge.kubelet.config.gates import gate
 from numaforge.kubelet.config.loading import Configuration
-from numaforge.kubelet.findings import dotted, fault
+from numaforge.kubelet.findings import Fault, dotted, fault
 from numaforge.kubelet.startup.cgroups import needed_cgroups
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet_minors.fields import ROOT_TYPE, first_minor_of, types_of
@@ -32,10 +32,9 @@ from numaforge.lib.ordering import first_of
 from numaforge.lib.quantity import Quantity, counted
 from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
 
-_Findings = Iterator[Finding]
+_Faults = Iterator[Fault]
 
-_FIRST_MINOR_WITH_MEMORY_QOS = 37
-_FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
+_FIRST_MINOR_OF_NEW_MEANINGS = 37
 _SHORTEST_RECONCILING = 10**9
 
 
@@ -72,30 +71,30 @@ def find_traps(
 
     `cpu_state` is the CPU manager's restored state.
     """
-    findings = [
+    faults = [
         *_vanishing_gates(configuration),
-        *_throttled_memory(configuration),
-        *_unlimited_events(configuration),
+        *_changed_meanings(configuration),
         *_lost_eviction_defaults(configuration),
         *_overriding_flags(configuration),
-        *_overwritten_reservation(configuration),
-        *_options_without_policy(configuration),
-        *_moving_sum(configuration),
-        *_unknown_cgroup_driver(configuration),
+        *_without_effect(configuration),
+        *_odd_values(configuration),
         *needed_cgroups(configuration),
     ]
     if cpu is not None and cpu.policy == "static":
-        findings += _cpu_traps(configuration, topology, cpu)
-        findings += _pods_as_units(configuration)
-        findings += _endless_reconciling(configuration)
+        faults += _cpu_traps(configuration, topology, cpu)
+        faults += _static_cpus(configuration)
         if cpu_state is not None and cpu.options.full_pcpus_only:
-            findings += _held_halves(configuration, topology, cpu_state)
+            faults += _held_halves(configuration, topology, cpu_state)
     if memory is not None and memory.policy == "Static":
-        findings += _oversized_reservations(configuration, memory)
-    findings += _single_numa_node(configuration, topology, cpu)
-    findings += _many_hints(configuration, topology)
-    findings += _isolated_cpus(configuration, topology, cpu)
-    return tuple(findings)
+        faults += _oversized_reservations(memory)
+    faults += _single_numa_node(configuration, topology, cpu)
+    faults += _many_hints(configuration, topology)
+    # kubernetes/kubernetes#87862: the kernel balances no load on isolated CPUs.
+    if shared := topology.isolated - (cpu.reserved if cpu else frozenset()):
+        is_explicit = configuration.settings.get("reservedSystemCPUs")
+        field = "reservedSystemCPUs" if is_explicit else "cpuManagerPolicy"
+        faults.append(fault("NF523", field=field, cpus=cpus_named(shared)))
+    return tuple(map(configuration.places.finding, faults))
 
 
 def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | None) -> Finding:
@@ -129,7 +128,7 @@ def _unknown_in(data: Any, version: KubeletVersion) -> tuple[Path, ...]:
         return ()
 
 
-def _vanishing_gates(configuration: Configuration) -> _Findings:
+def _vanishing_gates(configuration: Configuration) -> _Faults:
     """Yield a finding for each gate set here that the next minor's kubelet is known to reject."""
     following = configuration.minor + 1
     for name in sorted(configuration.settings.get("featureGates") or {}):
@@ -146,28 +145,20 @@ def _vanishing_gates(configuration: Configuration) -> _Findings:
         if state is not None and state.locked and state.default:
             why = f": kubelet {configuration.version} has it on by default and takes no other value"
         removal = REMOVALS.get(name)
-        yield configuration.places.finding(
-            fault("NF517", text, name=name, following=following, removal=removal, why=why)
-        )
+        yield fault("NF517", text, name=name, following=following, removal=removal, why=why)
 
 
-def _throttled_memory(configuration: Configuration) -> _Findings:
+def _changed_meanings(configuration: Configuration) -> _Faults:
+    settings, is_newer = configuration.settings, configuration.minor >= _FIRST_MINOR_OF_NEW_MEANINGS
     # From 1.37 on MemoryQoS is on by default; without a factor memory.high is not set.
-    factor = configuration.settings.get("memoryThrottlingFactor")
-    if configuration.minor < _FIRST_MINOR_WITH_MEMORY_QOS or factor is None:
-        return
-    if "MemoryQoS" in configuration.gates or not configuration.enabled("MemoryQoS"):
-        return
-    yield configuration.places.finding(fault("NF518", factor=factor))
+    factor, is_named = settings.get("memoryThrottlingFactor"), "MemoryQoS" in configuration.gates
+    if is_newer and factor is not None and not is_named and configuration.enabled("MemoryQoS"):
+        yield fault("NF518", factor=factor)
+    if settings.get("eventRecordQPS") == 0:
+        yield fault("NF519", "from 1.37" if is_newer else "main")
 
 
-def _unlimited_events(configuration: Configuration) -> _Findings:
-    if configuration.settings.get("eventRecordQPS") == 0:
-        unlimited = configuration.minor >= _FIRST_MINOR_WITHOUT_EVENT_LIMIT
-        yield configuration.places.finding(fault("NF519", "from 1.37" if unlimited else "main"))
-
-
-def _held_halves(configuration: Configuration, topology: NodeTopology, state: CpuState) -> _Findings:
+def _held_halves(configuration: Configuration, topology: NodeTopology, state: CpuState) -> _Faults:
     """Yield a finding for containers that hold parts of cores, allocated before full-pcpus-only was set."""
     cores = cores_seen(topology)
     size = max((len(core.cpus) for core in cores), default=1)
@@ -184,51 +175,22 @@ def _held_halves(configuration: Configuration, topology: NodeTopology, state: Cp
         len(cpus) % size for cpus in halves.values()
     )
     text = "refused" if refused else "main"
-    yield configuration.places.finding(fault("NF520", text, halves=shown, size=size))
+    yield fault("NF520", text, halves=shown, size=size)
 
 
-def _pods_as_units(configuration: Configuration) -> _Findings:
+def _static_cpus(configuration: Configuration) -> _Faults:
     # kubernetes/kubernetes#140989: AllocatePod of 1.36 and 1.37 does not look for what a pod has.
-    gate_on = configuration.enabled("PodLevelResourceManagers")
     scope, policy = (configuration.settings[f"topologyManager{name}"] for name in ("Scope", "Policy"))
-    if gate_on and scope == "pod" and policy != "none":
-        yield configuration.places.finding(fault("NF521"))
-
-
-def _endless_reconciling(configuration: Configuration) -> _Findings:
+    if configuration.enabled("PodLevelResourceManagers") and scope == "pod" and policy != "none":
+        yield fault("NF521")
     period = configuration.settings["cpuManagerReconcilePeriod"]
     nanoseconds = parse_duration(period).nanoseconds
     if nanoseconds < _SHORTEST_RECONCILING:
         often = f"every {period}" if nanoseconds > 0 else "without a pause"
-        yield configuration.places.finding(fault("NF522", period=period, often=often))
+        yield fault("NF522", period=period, often=often)
 
 
-def _moving_sum(configuration: Configuration) -> _Findings:
-    settings = configuration.settings
-    threshold = (settings.get("evictionHard") or {}).get("memory.available", "")
-    if settings["memoryManagerPolicy"] == "Static" and threshold.endswith("%"):
-        yield configuration.places.finding(fault("NF524", threshold=threshold))
-
-
-def _unknown_cgroup_driver(configuration: Configuration) -> _Findings:
-    driver = configuration.settings["cgroupDriver"]
-    if driver not in ("cgroupfs", "systemd"):
-        yield configuration.places.finding(fault("NF526", driver=driver))
-
-
-def _isolated_cpus(
-    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup | None
-) -> _Findings:
-    # kubernetes/kubernetes#87862: the kernel balances no load on isolated CPUs.
-    shared = topology.isolated - (cpu.reserved if cpu else frozenset())
-    if shared:
-        field = (
-            "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "cpuManagerPolicy"
-        )
-        yield configuration.places.finding(fault("NF523", field=field, cpus=cpus_named(shared)))
-
-
-def _lost_eviction_defaults(configuration: Configuration) -> _Findings:
+def _lost_eviction_defaults(configuration: Configuration) -> _Faults:
     written = configuration.main.settings.get("evictionHard")
     if written is None or configuration.settings.get("mergeDefaultEvictionSettings"):
         return
@@ -241,12 +203,10 @@ def _lost_eviction_defaults(configuration: Configuration) -> _Findings:
     if "memory.available" in lost:
         consequence = ": without memory.available the kernel's OOM killer comes before any eviction"
     merge = " or set mergeDefaultEvictionSettings: true" if configuration.minor >= 33 else ""
-    yield configuration.places.finding(
-        fault("NF507", lost=", ".join(lost), consequence=consequence, merge=merge)
-    )
+    yield fault("NF507", lost=", ".join(lost), consequence=consequence, merge=merge)
 
 
-def _overriding_flags(configuration: Configuration) -> _Findings:
+def _overriding_flags(configuration: Configuration) -> _Faults:
     files = [
         configuration.main.settings,
         *(setting.data for setting in configuration.drop_in_documents.values()),
@@ -257,7 +217,7 @@ def _overriding_flags(configuration: Configuration) -> _Findings:
         value = configuration.flags.settings[field]
         in_files = [_at(settings, field) for settings in files]
         if any(setting is not None and setting != value for setting in in_files):
-            yield fault("NF509", flag=flag, field=field, value=_shown(value)).finding()
+            yield fault("NF509", flag=flag, field=field, value=_shown(value))
 
 
 def _at(settings: Mapping[str, Any], field: str) -> Any:
@@ -273,42 +233,43 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _overwritten_reservation(configuration: Configuration) -> _Findings:
+def _without_effect(configuration: Configuration) -> _Faults:
     settings = configuration.settings
-    if not settings.get("reservedSystemCPUs"):
-        return
     for field in ("kubeReserved", "systemReserved"):
-        if "cpu" in (settings.get(field) or {}):
-            yield configuration.places.finding(fault("NF515", field=field))
-
-
-def _options_without_policy(configuration: Configuration) -> _Findings:
-    settings, places = configuration.settings, configuration.places
+        if settings.get("reservedSystemCPUs") and "cpu" in (settings.get(field) or {}):
+            yield fault("NF515", field=field)
     policy = settings["topologyManagerPolicy"]
     if policy == "none" and settings.get("topologyManagerPolicyOptions"):
-        yield places.finding(fault("NF511"))
+        yield fault("NF511")
     if settings["memoryManagerPolicy"] == "None" and settings.get("reservedMemory"):
-        yield places.finding(fault("NF512"))
+        yield fault("NF512")
     no_hints = settings["cpuManagerPolicy"] == "none" and settings["memoryManagerPolicy"] == "None"
     if policy != "none" and no_hints:
-        yield places.finding(fault("NF513", policy=policy))
+        yield fault("NF513", policy=policy)
 
 
-def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup) -> list[Finding]:
+def _odd_values(configuration: Configuration) -> _Faults:
+    settings = configuration.settings
+    threshold = (settings.get("evictionHard") or {}).get("memory.available", "")
+    if settings["memoryManagerPolicy"] == "Static" and threshold.endswith("%"):
+        yield fault("NF524", threshold=threshold)
+    if (driver := settings["cgroupDriver"]) not in ("cgroupfs", "systemd"):
+        yield fault("NF526", driver=driver)
+
+
+def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup) -> list[Fault]:
     path = "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "kubeReserved.cpu"
     free = topology.online - cpu.reserved
     if not free:
-        return [configuration.places.finding(fault("NF503", path=path))]
+        return [fault("NF503", path=path)]
     return [
-        *_uneven_threads(configuration, topology, cpu, path),
-        *_partial_cores(configuration, topology, cpu, path),
-        *_starved_gpus(configuration, topology, free, path),
+        *_uneven_threads(topology, cpu, path),
+        *_partial_cores(topology, cpu, path),
+        *_starved_gpus(topology, free, path),
     ]
 
 
-def _uneven_threads(
-    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
-) -> _Findings:
+def _uneven_threads(topology: NodeTopology, cpu: CpuManagerSetup, path: str) -> _Faults:
     # kubernetes/kubernetes#124066 and #140495: CPUs per core is rounded down, so a half-reserved core looks
     # free.
     kubelet_cores = cores_seen(topology)
@@ -319,29 +280,25 @@ def _uneven_threads(
     if cpu.options.full_pcpus_only:
         per_core = sum(len(core.cpus) for core in kubelet_cores) // len(kubelet_cores)
         shown = " or ".join(map(str, sorted(sizes)))
-        yield configuration.places.finding(fault("NF525", sizes=shown, per_core=per_core))
+        yield fault("NF525", sizes=shown, per_core=per_core)
     if not at_risk:
         return
     handed_out = frozenset[int]().union(*(core.cpus & cpu.reserved for core in at_risk))
-    yield configuration.places.finding(fault("NF505", path=path, cpus=cpus_named(handed_out)))
+    yield fault("NF505", path=path, cpus=cpus_named(handed_out))
 
 
-def _partial_cores(
-    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
-) -> _Findings:
+def _partial_cores(topology: NodeTopology, cpu: CpuManagerSetup, path: str) -> _Faults:
     partial = _in_part(whole_cores(topology), cpu.reserved)
     if not partial:
         return
     siblings = frozenset[int]().union(*(core.cpus - cpu.reserved for core in partial))
-    yield configuration.places.finding(
-        fault(
-            "NF506",
-            FULL_PCPUS_ONLY if cpu.options.full_pcpus_only else "main",
-            path=path,
-            cores=counted(len(partial), "core is", "cores are"),
-            siblings=cpus_named(siblings),
-            whole=format_cpulist(cpu.reserved | siblings),
-        )
+    yield fault(
+        "NF506",
+        FULL_PCPUS_ONLY if cpu.options.full_pcpus_only else "main",
+        path=path,
+        cores=counted(len(partial), "core is", "cores are"),
+        siblings=cpus_named(siblings),
+        whole=format_cpulist(cpu.reserved | siblings),
     )
 
 
@@ -349,29 +306,29 @@ def _in_part(cores: Iterable[Core], reserved: CpuSet) -> list[Core]:
     return [core for core in cores if core.cpus & reserved and not core.cpus <= reserved]
 
 
-def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: CpuSet, path: str) -> _Findings:
+def _starved_gpus(topology: NodeTopology, free: CpuSet, path: str) -> _Faults:
     threads = max((len(core.cpus) for core in topology.cores), default=1)
     for node in topology.numa_nodes:
         gpus = sum(gpu.numa_node == node.id for gpu in topology.gpus)
         free_cpus = node.cpus & free
         if node.cpus and len(free_cpus) < gpus * threads:
             counts = {"gpus": counted(gpus, "GPU"), "cpus": counted(len(free_cpus), "CPU")}
-            yield configuration.places.finding(fault("NF508", path=path, node=node.id, **counts))
+            yield fault("NF508", path=path, node=node.id, **counts)
 
 
-def _oversized_reservations(configuration: Configuration, memory: MemoryManagerSetup) -> _Findings:
+def _oversized_reservations(memory: MemoryManagerSetup) -> _Faults:
     for node, tables in sorted(memory.machine.items()):
         table = tables["memory"]
         pages = sum(size.total for name, size in tables.items() if name != "memory")
         if table.total and table.system_reserved and table.system_reserved + pages > table.total:
             sizes = {"total": table.total, "pages": pages, "reserved": table.system_reserved}
             shown = {name: Quantity.of_bytes(size) for name, size in sizes.items()}
-            yield configuration.places.finding(fault("NF504", node=node, **shown))
+            yield fault("NF504", node=node, **shown)
 
 
 def _single_numa_node(
     configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup | None
-) -> _Findings:
+) -> _Faults:
     nodes = [node for node in topology.numa_nodes if node.cpus]
     if configuration.settings["topologyManagerPolicy"] != "single-numa-node" or len(nodes) < 2:
         return
@@ -383,10 +340,10 @@ def _single_numa_node(
     if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, so it never causes a refusal
         largest += f" or {gpus} of the {len(near)} GPUs"
     scope = configuration.settings["topologyManagerScope"]
-    yield configuration.places.finding(fault("NF510", scope=scope, largest=largest))
+    yield fault("NF510", scope=scope, largest=largest)
 
 
-def _many_hints(configuration: Configuration, topology: NodeTopology) -> _Findings:
+def _many_hints(configuration: Configuration, topology: NodeTopology) -> _Faults:
     settings = configuration.settings
     pages = {size for node in topology.numa_nodes for size, pool in node.hugepages.items() if pool.total}
     policies = Policies(
@@ -401,6 +358,4 @@ def _many_hints(configuration: Configuration, topology: NodeTopology) -> _Findin
     consequence = "no pod is admitted in time" if work.hopeless else "every pod waits for it"
     field = "memoryManagerPolicy" if MEMORY_MANAGER in work.numa_nodes else "topologyManagerPolicy"
     remedies = work.remedies(topology)
-    yield configuration.places.finding(
-        fault("NF516", field=field, work=work, consequence=consequence, remedies=remedies)
-    )
+    yield fault("NF516", field=field, work=work, consequence=consequence, remedies=remedies)
