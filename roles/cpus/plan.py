@@ -94,7 +94,6 @@ def _reserved(
         ("reservedSystemCPUs",),
         chosen.cpus,
         subject=SUBJECT if wish else "cpus.avoid",
-        override=profile.kubelet.on_conflict == "override",
         same=lambda value: _cpus_of(value) == chosen.cpus,
         shown=f"CPUs {format_cpulist(chosen.cpus)}",
     )

@@ -58,12 +58,13 @@ class ExistingSettings:
 
     `effective` is the kubelet's configuration without ours, defaults filled in; `settings` is the part that
     files and flags set. `eviction_map` is the main file or the flag whose evictionHard replaces the kubelet's
-    defaults, None where none does.
+    defaults, None where none does. `override`: the profile overrides files that contradict it.
     """
 
     settings: Mapping[SettingPath, Setting] = field(default_factory=dict)
     effective: Mapping[str, Any] = field(default_factory=dict)
     eviction_map: str | None = None
+    override: bool = False
 
     def get(self, *path: str) -> Setting | None:
         return self.settings.get(path)
@@ -74,7 +75,6 @@ class ExistingSettings:
         planned: object | None,
         *,
         subject: str,
-        override: bool,
         same: Callable[[Any], bool] | None = None,
         shown: str | None = None,
     ) -> Setting | None:
@@ -94,7 +94,7 @@ class ExistingSettings:
             return None
         if setting.from_flag:
             raise _refused_by_flag(setting, text, subject)
-        if override:
+        if self.override:
             return None
         raise PlanError(
             f"the profile says {text}, {setting.place} says {'.'.join(path)}: {setting.value}",
@@ -112,7 +112,11 @@ class ExistingSettings:
 
 
 def read_existing(
-    install: KubeletInstall | None, previous: KubeletPlan | None, version: KubeletVersion
+    install: KubeletInstall | None,
+    previous: KubeletPlan | None,
+    version: KubeletVersion,
+    *,
+    override: bool,
 ) -> ExistingSettings:
     """Return the kubelet's settings, as it loads them from its main file, its drop-ins and its flags.
 
@@ -120,7 +124,7 @@ def read_existing(
     Raises PlanError, with the kubelet's message, for what this version could not load.
     """
     if install is None:
-        return ExistingSettings(effective={"evictionHard": EVICTION_HARD})
+        return ExistingSettings(effective={"evictionHard": EVICTION_HARD}, override=override)
     without_ours = replace(
         install,
         config_text=_less(install.config_text, merged_by_us(previous)),
@@ -139,7 +143,8 @@ def read_existing(
     settings = dict(_relevant_settings(configuration))
     eviction_map = settings.get(("evictionHard",))
     in_main = configuration.places.main if "evictionHard" in configuration.main.settings else None
-    return ExistingSettings(settings, configuration.settings, eviction_map.place if eviction_map else in_main)
+    place = eviction_map.place if eviction_map else in_main
+    return ExistingSettings(settings, configuration.settings, place, override)
 
 
 def _relevant_settings(configuration: Configuration) -> Iterator[tuple[SettingPath, Setting]]:

@@ -104,18 +104,15 @@ def part(
 ) -> Part:
     """Return the part that restarts the kubelet; without `restart` it is neither stopped nor started.
 
-    `disturbs`: the kubelet's next start, whenever that is, differs with the change: pods outlive a stopped
-    kubelet, and a removed state file holds their CPUs.
-
-    `invalid_state` are the state files that the new settings make unreadable, whether they exist or not;
-    `kept_state` are the others, restored with the rest when the change fails. `health` is the address and
-    port of its healthz, None where it serves none. `unit_files`: whether systemd must reload the unit; it
-    then reloads every unit, which may take the GPUs from running containers.
+    `disturbs`: its next start, whenever that is, differs with the change: pods outlive a stopped kubelet, and
+    a removed state file holds their CPUs. `invalid_state` are the state files that the new settings make
+    unreadable, whether they exist or not; `kept_state` are the others, restored when the change fails.
+    `health` is the address and port of its healthz, None where it serves none. `unit_files`: systemd must
+    reload every unit, which may take the GPUs from running containers.
 
     With the change the kubelet must come up twice, since it must be able to read what it wrote itself. It is
-    up when, within `start_seconds`, it is healthy and its resource managers run. The first time that is
-    enough; the second time the same process must then stay healthy for `stable_seconds`. A kubelet whose
-    managers did not run before the change must stay healthy for `stable_seconds` both times instead.
+    up when, within `start_seconds`, it is healthy and its resource managers run; the second time, and both
+    times where its managers did not run before, the process must stay healthy for `stable_seconds`.
     """
     address, port = health or ("", "")
     once = _STOP_SECONDS + start_seconds

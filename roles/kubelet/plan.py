@@ -124,7 +124,10 @@ def read_installed(
     """Return the kubelet of this host with its admin's settings."""
     version = kubelet_version(machine, profile, version_wish, earlier)
     existing = read_existing(
-        machine.kubelet, earlier.kubelet if earlier else None, version.value or KubeletVersion(LATEST_MINOR)
+        machine.kubelet,
+        earlier.kubelet if earlier else None,
+        version.value or KubeletVersion(LATEST_MINOR),
+        override=profile.kubelet.on_conflict == "override",
     )
     return Reasoned(InstalledKubelet(version.value, existing), version.decisions, version.notices)
 
@@ -162,7 +165,6 @@ class _Chooser:
     def __post_init__(self) -> None:
         self.wish = self.profile.kubelet
         self.seen = MachineInfo.from_topology(self.topology)
-        self.override = self.wish.on_conflict == "override"
         self.decisions: list[Decision] = []
         self.notices: list[Notice] = []
 
@@ -242,12 +244,10 @@ class _Chooser:
         subject = f"kubelet.{name}"
         by_engine = engine.POLICIES.get(_FIELDS[name].rpartition(".")[2])
         if by_engine and engine.by_claims(self.wish):
-            self.existing.settle((name,), by_engine, subject=engine.FIELD, override=self.override)
+            self.existing.settle((name,), by_engine, subject=engine.FIELD)
             self.decisions.append(Decision(subject, by_engine, engine.REASON))
             return by_engine
-        kept_setting = self.existing.settle(
-            (name,), policy_wish, subject=_FIELDS[name], override=self.override
-        )
+        kept_setting = self.existing.settle((name,), policy_wish, subject=_FIELDS[name])
         if kept_setting:
             value, reason = str(kept_setting.value), f"kept as {kept_setting.place} has it"
         else:
@@ -619,7 +619,6 @@ class _Chooser:
                 (name, option),
                 value,
                 subject=f"{field}.{option}",
-                override=self.override,
                 same=partial(same, value),
             )
             self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
@@ -631,9 +630,7 @@ class _Chooser:
             return []
         name, field = "registerWithTaints", "kubelet.register_with_taints"
         shown, taints = ", ".join(texts), [read_taint(text) for text in texts]
-        self.existing.settle(
-            (name,), texts, subject=field, override=self.override, same=taints.__eq__, shown=shown
-        )
+        self.existing.settle((name,), texts, subject=field, same=taints.__eq__, shown=shown)
         self.decisions.append(Decision(f"kubelet.{name}", shown, self.profile.choice(field)))
         return taints
 
@@ -705,7 +702,6 @@ class _Chooser:
             ("featureGates", gate),
             "true",
             subject=subject,
-            override=self.override,
             same=partial(_same_bool, "true"),
             shown=f"{needs}, which needs the feature gate {gate}",
         )

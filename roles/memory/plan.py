@@ -317,7 +317,6 @@ def _amount(
         (name, "memory"),
         amount_wish,
         subject=subject,
-        override=profile.kubelet.on_conflict == "override",
         same=lambda value: existing_bytes(Setting(value, "kubelet"), f"{name}.memory") == amount_wish,
         shown=None if amount_wish is None else format_bytes(amount_wish),
     )
@@ -342,7 +341,6 @@ def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dic
             ("evictionHard", signal),
             threshold,
             subject=f"memory.eviction_hard.{signal}",
-            override=profile.kubelet.on_conflict == "override",
             same=partial(_same_threshold, threshold),
         )
         complete[signal] = threshold
@@ -402,7 +400,6 @@ def _shares(
         ("reservedMemory",),
         shares if profile.memory.split else None,
         subject=subject,
-        override=profile.kubelet.on_conflict == "override",
         same=lambda value: _existing_shares(Setting(value, "kubelet"), rooms, total) == shares,
         shown=f"reservedMemory of {format_bytes(total)} ({_describe(shares)})",
     )

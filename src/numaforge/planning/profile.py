@@ -110,7 +110,6 @@ class NodeProfile(Section):
     )
 
     def choice(self, path: str, reason: str = "the profile's choice") -> str:
-        """Return `reason`, the reason for a value that this profile sets, with its source where it has "
-        "one."""
+        """Return the reason for a value that this profile sets, with its source where it has one."""
         source = self.sources.get(path)
         return f"{reason} ({source})" if source else reason

@@ -15,7 +15,7 @@ from numaforge.lib.given import mapping, mappings
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import place, place_flags
-from numaforge.planning.convert.rows import Fate, FieldRow, Form, table
+from numaforge.planning.convert.rows import Fate, FieldRow, Form, table, tables, value_at
 
 _Document = Mapping[str, Any]
 _Convert = Callable[[Draft, _Document], None]
@@ -30,7 +30,7 @@ def convert_machine_config(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kernel parameters of a MachineConfig."""
     draft.take(document, MACHINE_CONFIG_ROWS)
     if not draft.mistakes:
-        add_parameters(draft, _at(document, "spec.kernelArguments") or [], "spec.kernelArguments")
+        add_parameters(draft, value_at(document, "spec.kernelArguments") or [], "spec.kernelArguments")
 
 
 # ---- k3s and RKE2: /etc/rancher/k3s/config.yaml ----
@@ -90,12 +90,12 @@ def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
     draft.take(document, TALOS_ROWS)
     if draft.mistakes:
         return
-    config, field = mapping(_at(document, "machine.kubelet.extraConfig")), "machine.kubelet.extraArgs"
-    place_flags(draft, _at(document, field), field, config, "machine.kubelet.extraConfig")
-    modules = [str(one.get("name")) for one in mappings(_at(document, "machine.kernel.modules"))]
+    config, field = mapping(value_at(document, "machine.kubelet.extraConfig")), "machine.kubelet.extraArgs"
+    place_flags(draft, value_at(document, field), field, config, "machine.kubelet.extraConfig")
+    modules = [str(one.get("name")) for one in mappings(value_at(document, "machine.kernel.modules"))]
     draft.add("modules.load", modules, "machine.kernel.modules")
     field = "machine.install.extraKernelArgs"
-    words = _at(document, field) or []
+    words = value_at(document, field) or []
     if removed := [word for word in words if word.startswith("-")]:
         draft.note(field, Fate.NOT_EXPRESSED, f"{', '.join(removed)}: Talos takes its own parameter away")
     add_parameters(draft, [word for word in words if not word.startswith("-")], field)
@@ -136,7 +136,7 @@ def convert_kubeadm(draft: Draft, document: Mapping[str, Any]) -> None:
     if draft.mistakes:
         return
     fields = [f"{kind}.nodeRegistration.kubeletExtraArgs" for kind in _KUBEADM_KINDS]
-    field, *others = [field for field in fields if _at(document, field)] or fields[:1]
+    field, *others = [field for field in fields if value_at(document, field)] or fields[:1]
     for other in others:
         draft.note(other, Fate.NOT_EXPRESSED, f"it is of the first control plane node; taken is {field}")
     try:
@@ -165,15 +165,8 @@ def convert_capi(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kubelet's arguments of nodes that join."""
     draft.take(document, CAPI_ROWS)
     fields = [f"{spec}.{node}.kubeletExtraArgs" for spec in _KUBEADM_AT for node in _REGISTRATIONS]
-    field = next((field for field in fields if _at(document, field)), fields[0])
-    place_flags(draft, _at(document, field), field, {})
-
-
-def _at(document: Mapping[str, Any], field: str) -> Any:
-    value: Any = document
-    for name in field.split("."):
-        value = mapping(value).get(name)
-    return value
+    field = next((field for field in fields if value_at(document, field)), fields[0])
+    place_flags(draft, value_at(document, field), field, {})
 
 
 # ---- Karpenter ----
@@ -185,31 +178,22 @@ KARPENTER_ROWS = table("karpenter")
 def is_karpenter(document: Mapping[str, Any]) -> bool:
     """Whether a document is a class of nodes of Karpenter, or a pool with a kubelet."""
     version = str(document.get("apiVersion"))
-    has_kubelet = document.get("kind") != "NodePool" or any(_at(document, field) for field in _KARPENTER_AT)
+    kubelets = [field for field in _KARPENTER_AT if value_at(document, field)]
+    has_kubelet = document.get("kind") != "NodePool" or bool(kubelets)
     return "karpenter" in version.partition("/")[0] and "spec" in document and has_kubelet
 
 
 def convert_karpenter(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert the kubelet of a class of nodes."""
     draft.take(document, KARPENTER_ROWS)
-    field = next((field for field in _KARPENTER_AT if _at(document, field)), _KARPENTER_AT[0])
-    place(draft, mapping(_at(document, field)), lambda name: f"{field}.{name}")
+    field = next((field for field in _KARPENTER_AT if value_at(document, field)), _KARPENTER_AT[0])
+    place(draft, mapping(value_at(document, field)), lambda name: f"{field}.{name}")
 
 
 # ---- AKS: --kubelet-config and --linux-os-config ----
 
-_SYSCTLS = (
-    "net.core.somaxconn net.core.netdev_max_backlog net.core.rmem_default net.core.rmem_max "
-    "net.core.wmem_default net.core.wmem_max net.core.optmem_max net.ipv4.tcp_max_syn_backlog "
-    "net.ipv4.tcp_max_tw_buckets net.ipv4.tcp_fin_timeout net.ipv4.tcp_keepalive_time "
-    "net.ipv4.tcp_keepalive_probes net.ipv4.tcp_tw_reuse net.ipv4.ip_local_port_range "
-    "net.ipv4.neigh.default.gc_thresh1 net.ipv4.neigh.default.gc_thresh2 "
-    "net.ipv4.neigh.default.gc_thresh3 net.netfilter.nf_conntrack_max "
-    "net.netfilter.nf_conntrack_buckets fs.inotify.max_user_watches fs.file-max fs.aio-max-nr "
-    "fs.nr_open kernel.threads-max vm.max_map_count vm.swappiness vm.vfs_cache_pressure"
-)
 _AKS_SYSCTLS = {"netIpv4TcpkeepaliveIntvl": "net.ipv4.tcp_keepalive_intvl"} | {
-    re.sub("[._-](.)", lambda match: match[1].upper(), name): name for name in _SYSCTLS.split()
+    re.sub("[._-](.)", lambda match: match[1].upper(), name): name for name in tables()["aks-sysctls"].split()
 }
 AKS_ROWS = (
     *table("aks"),

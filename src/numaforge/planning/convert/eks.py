@@ -15,7 +15,7 @@ from numaforge.lib.mistakes import shown
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import place, place_flags
-from numaforge.planning.convert.rows import Fate, read, table
+from numaforge.planning.convert.rows import Fate, read, table, value_at
 from numaforge.planning.os_settings.bottlerocket import SETTINGS
 from numaforge.roles.mig.models import model_named
 
@@ -31,7 +31,7 @@ EKSCTL_ROWS = table("eksctl")
 def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert nodeadm's NodeConfig."""
     draft.take(document, NODE_CONFIG_ROWS)
-    kubelet = mapping(mapping(document.get("spec")).get("kubelet"))
+    kubelet = mapping(value_at(document, "spec.kubelet"))
     flags = kubelet.get("flags")  # nodeadm joins the entries of a list in one line
     line = " ".join(map(str, flags)) if isinstance(flags, list) else flags
     field = "spec.kubelet.config"
@@ -61,9 +61,8 @@ def convert_eksctl(draft: Draft, document: Mapping[str, Any], name: str | None) 
     if draft.mistakes:
         return
     if "bottlerocket" in group:
-        _place_settings(
-            draft, mapping(mapping(group["bottlerocket"]).get("settings")), f"{field}.bottlerocket.settings"
-        )
+        settings = mapping(value_at(group, "bottlerocket.settings"))
+        _place_settings(draft, settings, f"{field}.bottlerocket.settings")
     else:
         config = mapping(group.get("kubeletExtraConfig"))
         place(draft, config, lambda known: f"{field}.kubeletExtraConfig.{known}")
@@ -101,17 +100,13 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
     plugins = mapping(settings.get("kubelet-device-plugins"))
     _place_devices(draft, mapping(plugins.get("nvidia")), f"{field}.kubelet-device-plugins.nvidia")
     modules = mapping(kernel.get("modules"))
-    draft.add(
-        "modules.load",
-        [name for name, one in modules.items() if one.get("autoload")],
-        f"{field}.kernel.modules",
-    )
+    loaded = [name for name, one in modules.items() if one.get("autoload")]
+    draft.add("modules.load", loaded, f"{field}.kernel.modules")
     blocked = [name for name, one in modules.items() if one.get("allowed") is False]
     draft.add("modules.blocked", blocked, f"{field}.kernel.modules")
-    _place_hugepages(
-        draft, mapping(mapping(kernel.get("hugepages")).get("static")), f"{field}.kernel.hugepages.static"
-    )
-    parameters = mapping(mapping(settings.get("boot")).get("kernel-parameters"))
+    pages = mapping(value_at(kernel, "hugepages.static"))
+    _place_hugepages(draft, pages, f"{field}.kernel.hugepages.static")
+    parameters = mapping(value_at(settings, "boot.kernel-parameters"))
     _place_parameters(draft, parameters, f"{field}.boot.kernel-parameters")
 
 
@@ -146,7 +141,7 @@ def _place_devices(draft: Draft, nvidia: Mapping[str, Any], field: str) -> None:
         if strategy_key in nvidia and strategy_key != strategy:
             text = f"counts only with device-sharing-strategy {strategy_key}"
             draft.note(f"{field}.{strategy_key}", Fate.NOT_EXPRESSED, text, "device_plugin")
-    profiles = mapping(mapping(nvidia.get("mig")).get("profile"))
+    profiles = mapping(value_at(nvidia, "mig.profile"))
     if nvidia.get("device-partitioning-strategy") != "mig":
         if profiles:
             text = "counts only with device-partitioning-strategy mig"
@@ -186,9 +181,5 @@ def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None
         if number is not None:
             draft.add("hugepages", [{"size": size, "count": number}], field)
         else:
-            draft.note(
-                f"{field}.{size}",
-                Fate.NOT_EXPRESSED,
-                f"{count!r} is not a number of pages; set a share",
-                "hugepages",
-            )
+            text = f"{count!r} is not a number of pages; set a share"
+            draft.note(f"{field}.{size}", Fate.NOT_EXPRESSED, text, "hugepages")

@@ -17,7 +17,7 @@ from numaforge.lib.given import mapping, mappings
 from numaforge.lib.mistakes import yaml_scalar
 from numaforge.lib.quantity import counted, format_bytes, parse_quantity
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.rows import Fate, table
+from numaforge.planning.convert.rows import Fate, table, value_at
 
 Name = Callable[[str], str]
 
@@ -58,7 +58,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert a KubeletConfiguration, or an OpenShift KubeletConfig that holds one."""
     if document.get("kind") == "KubeletConfig":
         draft.take(document, OPENSHIFT_ROWS)
-        config = mapping(mapping(document.get("spec")).get("kubeletConfig"))
+        config = mapping(value_at(document, "spec.kubeletConfig"))
         place(draft, config, lambda field: f"spec.kubeletConfig.{field}")
         return
     draft.take(document, ROWS)
@@ -155,20 +155,15 @@ def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     _place_thresholds(draft, config, name)
     _say_cpus(draft, config, name)
     _check_split(draft, config, name)
-    missing = [field for field in _CHOSEN_BY_MACHINE if not _at(config, field)]
+    missing = [field for field in _CHOSEN_BY_MACHINE if not value_at(config, field)]
     if missing:
         text = "unset: a profile without it lets the kubelet's own file and then the machine's shape decide"
         draft.note(", ".join(missing), Fate.DIFFERS, text)
     for option, meaning in _ON_BY_DEFAULT.items():
         field = f"cpuManagerPolicyOptions.{option}"
-        if config.get("cpuManagerPolicy") == "static" and _at(config, field) is None:
+        if config.get("cpuManagerPolicy") == "static" and value_at(config, field) is None:
             text = f"unset: off in the kubelet; a profile without it has it on where it fits: {meaning}"
             draft.note(name(field), Fate.DIFFERS, text, "kubelet.cpu_manager_options")
-
-
-def _at(config: Mapping[str, Any], field: str) -> object:
-    head, _, part = field.partition(".")
-    return mapping(config.get(head)).get(part) if part else config.get(head)
 
 
 def _place_thresholds(draft: Draft, config: Mapping[str, Any], name: Name) -> None:

@@ -16,7 +16,7 @@ from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, KUBELET_ROWS, place
-from numaforge.planning.convert.rows import Fate, table
+from numaforge.planning.convert.rows import Fate, table, tables, value_at
 from numaforge.roles.crio.section import Ask
 
 _SNIPPET = "kubeletconfig.experimental"
@@ -25,19 +25,6 @@ _CPU_FIELDS = ("reserved", "isolated", "offlined", "shared", "ovsDpdk")
 _ALIGNED = ("restricted", "single-numa-node")
 _HIGH_POWER = "spec.workloadHints.highPowerConsumption"
 _SIZE = re.compile(r"(?P<number>[1-9][0-9]*)(?P<unit>[kMG])")
-
-# Annotations that the operator reads; the others are the cluster's own.
-_ANNOTATIONS: Mapping[str, str] = {
-    "performance.openshift.io/pause-reconcile": "interrupt a roll-out: `numaforge rollout resume` goes on",
-    "performance.openshift.io/ignore-cgroups-version": "host.cgroup can require version 2",
-    "performance.openshift.io/enable-rps": "set interrupts.rps",
-    "performance.openshift.io/enable-physical-dev-rps": "set interrupts.rps",
-    "performance.openshift.io/exec-cpu-affinity": "it is CRI-O's: configure the container runtime itself",
-    "performance.openshift.io/cpu-load-balancing-ovs-dpdk": "numaforge does not set up Open vSwitch",
-    "performance.openshift.io/dra-resource-management": (
-        "set none for the kubelet's CPU and topology managers, None for its memory manager"
-    ),
-}
 
 
 def _if_set(value: bool) -> str | None:
@@ -55,23 +42,7 @@ ROWS = table(
 # What the operator adds to every node without a field for it.
 OPERATOR = "the operator"
 OPERATOR_ROWS = table("performanceprofile-operator")
-_SYSCTLS = {
-    "kernel.hung_task_timeout_secs": 600,
-    "kernel.nmi_watchdog": 0,
-    "kernel.sched_rt_runtime_us": -1,
-    "kernel.timer_migration": 1,
-    "net.ipv4.tcp_fastopen": 3,
-    "vm.dirty_background_ratio": 3,
-    "vm.dirty_ratio": 10,
-    "vm.stat_interval": 10,
-    "vm.swappiness": 10,
-}  # assets/performanceprofile/tuned/openshift-node-performance
-_REAL_TIME_SYSCTLS = (
-    "kernel.hung_task_timeout_secs",
-    "kernel.nmi_watchdog",
-    "kernel.sched_rt_runtime_us",
-    "vm.stat_interval",
-)
+_OPERATOR = tables()["operator"]
 
 
 def convert(draft: Draft, document: Mapping[str, Any]) -> None:
@@ -213,9 +184,8 @@ def _place_pod_tuning(draft: Draft, document: Mapping[str, Any], spec: Mapping[s
 
 def _place_operator_defaults(draft: Draft, hints: Mapping[str, Any]) -> None:
     real_time = hints.get("realTime", True)
-    left_out = () if real_time else _REAL_TIME_SYSCTLS
-    sysctls = {name: value for name, value in _SYSCTLS.items() if name not in left_out}
-    draft.put("tuning.sysctls", sysctls, OPERATOR)
+    sysctls = {**_OPERATOR["sysctls"], **(_OPERATOR["real-time-sysctls"] if real_time else {})}
+    draft.put("tuning.sysctls", dict(sorted(sysctls.items())), OPERATOR)
     draft.put("tuning.transparent_hugepages", "never", OPERATOR)
     draft.put("kernel.skew_tick", True, OPERATOR)
     draft.put("kernel.iommu", "passthrough", OPERATOR)
@@ -236,8 +206,8 @@ def _place_kubelet(
     hints: Mapping[str, Any],
 ) -> None:
     """Compose the operator's KubeletConfiguration over the snippet of the annotation, as it does."""
-    annotations = mapping(mapping(document.get("metadata")).get("annotations"))
-    for name, why in _ANNOTATIONS.items():
+    annotations = mapping(value_at(document, "metadata.annotations"))
+    for name, why in _OPERATOR["annotations"].items():
         if name in annotations:
             draft.note(f"metadata.annotations.{name}", Fate.NOT_EXPRESSED, why)
     snippet = _snippet(draft, annotations)

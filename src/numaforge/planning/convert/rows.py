@@ -1,6 +1,6 @@
 """The fate of each field of another tool's file: one table for reading it, its notes and its page."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -13,6 +13,7 @@ import yaml
 
 from numaforge.kubelet_minors.flags import flag_called
 from numaforge.kubelet_minors.versions import LATEST_MINOR
+from numaforge.lib.given import mapping
 from numaforge.lib.mistakes import dotted
 
 FieldPath = tuple[str | int, ...]
@@ -78,8 +79,8 @@ class FieldReading(NamedTuple):
 
 
 @cache
-def tables() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return fields.yaml."""
+def tables() -> Mapping[str, Any]:
+    """Return fields.yaml: its tables, and what else a converter reads there."""
     text = Path(__file__).with_name("fields.yaml").read_text(encoding="utf-8")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return dict(yaml.load(text, Loader=loader))  # noqa: S506 (it is a safe one)
@@ -116,6 +117,14 @@ def _entry_rows(entry: Mapping[str, Any]) -> Iterator[FieldRow]:
             silent=tuple(entry.get("silent", ())),
             quiet=entry.get("quiet", False),
         )
+
+
+def value_at(document: Mapping[str, Any], field: str) -> Any:
+    """Return the value of a field by its dotted path; None without one."""
+    value: Any = document
+    for name in field.split("."):
+        value = mapping(value).get(name)
+    return value
 
 
 def shown(path: FieldPath, *, ini: bool = False) -> str:

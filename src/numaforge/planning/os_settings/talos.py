@@ -22,18 +22,8 @@ from numaforge.planning.plan import NodePlan
 
 PROTECTED = frozenset(
     {
-        "apiVersion",
-        "authentication",
-        "authorization",
-        "cgroupRoot",
-        "kind",
-        "kubeletCgroups",
-        "port",
-        "protectKernelDefaults",
-        "resolvConf",
-        "rotateCertificates",
-        "seccompDefault",
-        "staticPodPath",
+        *("apiVersion", "authentication", "authorization", "cgroupRoot", "kind", "kubeletCgroups", "port"),
+        *("protectKernelDefaults", "resolvConf", "rotateCertificates", "seccompDefault", "staticPodPath"),
         "systemCgroups",
     }
 )
