@@ -112,6 +112,7 @@ def read_found(query: NodeQuery, output: Output) -> NodeState:
     answer = Answer.of(output)
     words = [line.partition(" ")[::2] for line in answer.part("transactions")]
     drop_ins = sorted(answer.part("drop-ins"))
+    redirectable = dict(line.partition(" ")[::2] for line in answer.part("redirectable"))  # by number of file
     return NodeState(
         files=parse_states(answer, query.known),
         drop_ins=tuple(drop_ins),
@@ -120,7 +121,7 @@ def read_found(query: NodeQuery, output: Output) -> NodeState:
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         plans_itself="plans-itself" in dict(words),
         values=parse_values(answer.part("values"), query.values),
-        redirectable=_redirectable(answer.part("redirectable"), query.files),
+        redirectable={path: why for n, path in enumerate(query.files) if (why := redirectable.get(str(n)))},
         pods=read_pods(answer.part("pods")),
         work=read_work(answer.part("work")),
         said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in query.calls},
@@ -135,11 +136,6 @@ def read_found(query: NodeQuery, output: Output) -> NodeState:
 
 def _look(part: str) -> str:
     return f"look {part}"
-
-
-def _redirectable(lines: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
-    reasons = dict(line.partition(" ")[::2] for line in lines)
-    return {path: reasons[str(number)] for number, path in enumerate(paths) if str(number) in reasons}
 
 
 def _failure(words: Mapping[str, str]) -> FailedPlan | None:

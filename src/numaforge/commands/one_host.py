@@ -27,9 +27,10 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
 
     def capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
         # after gevent has patched this process
-        from numaforge.run.hosts.capture import capture as capture_from
+        from numaforge.run.hosts.capture import answer_of
+        from numaforge.run.hosts.facts import detect
 
-        return capture_from(name, connection)
+        return answer_of(name, connection, detect)
 
     return asked_of(host, data, capture, f"asking {host}")
 

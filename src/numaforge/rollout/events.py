@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,11 @@ def heard() -> bool:
 
 
 def record(kind: str, host: str, **fields: Any) -> None:
-    """Append an event, where the run has a file for events."""
-    path = os.environ.get(EVENTS)
-    if path:
-        append(Path(path), {"kind": kind, "host": host, **fields})
-
-
-def append(path: Path, event: Mapping[str, Any]) -> None:
-    """Append one line, with the time, in one write."""
-    line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}, default=str)
+    """Append an event, with the time, in one write, where the run has a file for events."""
+    if not (path := os.environ.get(EVENTS)):
+        return
+    event = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "kind": kind, "host": host}
+    line = json.dumps({**event, **fields}, default=str)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, f"{line}\n".encode())

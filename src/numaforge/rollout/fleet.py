@@ -76,13 +76,12 @@ class Member:
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """How to go through a fleet.
+    """How to go through a fleet: a stage's `canaries` go first (the first in order, or the named ones).
 
-    `canaries` hosts of each stage go first (the first in order, or the named ones); after them, after each
-    failure domain and after each control-plane node, nothing new begins for `soak_seconds`. The fleet stops
-    once more than `max_failures` hosts are rolled back, held or refused by their kubelets, or more than
-    `max_blocked` (None: any number) are blocked or refused, or when the budget has had no room for
-    `slot_timeout`.
+    After them, each failure domain and each control-plane node, nothing new begins for `soak_seconds`. The
+    fleet stops after more than `max_failures` hosts that are rolled back, held or refused by their kubelets,
+    more than `max_blocked` (None: any number) that are blocked, and `slot_timeout` without room in the
+    budget.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -120,10 +119,8 @@ Launch = Callable[[Member], Running]
 class FleetReport:
     """The result of a roll-out: the outcome of each host that was begun, the reason for each that was not.
 
-    `under_way` are hosts still in progress, and why the fleet no longer waits for them. `unreachable` did not
-    answer the survey, `refused` cannot be changed as they are; neither was begun. `as_planned` need no
-    change, and no run was started for them. `undrained` are those of `outcomes` and `under_way` whose pods
-    stay.
+    `under_way` are hosts still in progress. `unreachable` did not answer the survey, `refused` cannot be
+    changed as they are. `as_planned` need no change. The pods of `undrained` ones stay.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -170,10 +167,9 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 class Fleet:
     """The roll-out of a fleet; `lead` is None where no other process could run it.
 
-    `cluster` is None where no member is a Node. `tell` receives the reason why nothing new begins. `shards`
-    is this part of a sharded roll-out, None where it is the whole. The nodes' own roll-outs share
-    `cached_pool`. `outside` counts the inventory's hosts that are no Node, changed or not (None: only those
-    that change), `refused` the hosts refused beforehand.
+    `cluster` is None where no member is a Node, `shards` where this is the whole. `tell` receives the reason
+    why nothing new begins. `outside` counts the inventory's hosts that are no Node (None: those that change),
+    `refused` the hosts refused beforehand.
     """
 
     cluster: Cluster | None

@@ -33,14 +33,11 @@ _POLL_SECONDS = 0.3
 class HostNeeds:
     """What a host needs, by its own account; `sentences` are empty where its kubelet need not restart.
 
-    `changes`: anything changes at all; `reboots`: the change needs a reboot; `does` has a line per change.
-    `unfinished`: an earlier change has not ended, or is not proved. `allocatable` is what its node should
-    offer afterwards, `labels` are the labels it should have (None leaves them open), `options` those of its
-    inventory and of the command line, `said` the names of the options set there. `unreadable` is why the host
-    may not read its kubelet's running configuration; "" where it may, or need not. `devices` are those that
-    it sets by itself, `ended_work` is why the change has to wait for work that no drain moves; with `unpins`
-    the kubelet's static CPU policy ends. `tray` is the host as a tray of its rack, `tray_planned` the same
-    after the change.
+    `does` has a line per change. `unfinished`: an earlier change has not ended, or is not proved. `labels`
+    None leaves them open. `said` are the names of the `options` that are set. `unreadable` is why the host
+    may not read its kubelet's running configuration. `devices` are those that it sets by itself, `ended_work`
+    is why the change has to wait for work that no drain moves; with `unpins` the kubelet's static CPU policy
+    ends. `tray` is the host in its rack, `tray_planned` after the change.
     """
 
     host: str
@@ -144,10 +141,9 @@ class HostRun:
 class Pyinfra:
     """How to run pyinfra: inventory, deploy, pyinfra's --limit, and the options of our command line.
 
-    `folder` holds a log and an event file per run. `role` is the role of the hosts' runs in a roll-out. With
-    `shard`, only its hosts are considered. `answered` counts the hosts that have answered a survey in
-    progress: `120 of 300`; `last_asked` is the run that read the inventory last. `verbose` makes pyinfra's
-    logs verbose.
+    `folder` holds a log and an event file per run. With `shard`, only its hosts are considered. `answered`
+    counts the hosts that have answered a survey in progress; `last_asked` is the run that read the inventory
+    last.
     """
 
     inventory: str

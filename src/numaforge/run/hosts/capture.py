@@ -1,4 +1,4 @@
-"""Ask one host, without an inventory: for its snapshot, or for more in the same connection."""
+"""Ask one host, without an inventory."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -10,17 +10,10 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.context import ctx_host, ctx_state
 
 from numaforge.lib.errors import HostError, NumaforgeError
-from numaforge.machine.snapshot.model import Snapshot
 from numaforge.run.hosts.connector import use_own_connectors
 from numaforge.run.hosts.errors import connect_error
-from numaforge.run.hosts.facts import detect
 
 Answer = TypeVar("Answer")
-
-
-def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
-    """Connect to one host, named as in an inventory, and take its snapshot; raises HostError."""
-    return answer_of(name, data, detect)
 
 
 def answer_of(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> Answer:

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from random import uniform
 from typing import Any
 
-from paramiko import SSHClient
 from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.connectors.base import DataMeta
 from pyinfra.connectors.chroot import ChrootConnector
@@ -49,7 +48,8 @@ class OpenSshConnector(SSHConnector):
         retries = self.data["ssh_connect_retries"]
         while True:
             try:
-                self.client = self.new_client()  # type: ignore[assignment] # what is used of it, it has
+                login = Login.of(dict(self.data), self.state.config.CONNECT_TIMEOUT or 10)
+                self.client = connect(destination(self.host), login)  # type: ignore[assignment] # has what is used
                 return
             except HostUnreachableError as error:
                 if retries <= 0:
@@ -62,11 +62,6 @@ class OpenSshConnector(SSHConnector):
             time.sleep(
                 uniform(self.data["ssh_connect_retry_min_delay"], self.data["ssh_connect_retry_max_delay"])  # noqa: S311
             )
-
-    def new_client(self) -> SSHClient:
-        """Return a connection of its own; raises HostError."""
-        login = Login.of(dict(self.data), self.state.config.CONNECT_TIMEOUT or 10)
-        return connect(destination(self.host), login)
 
 
 def destination(host: Host) -> Destination:
