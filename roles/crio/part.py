@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.machine.topology.runtime import CRIO
 from numaforge.node.bundle import FileChange
-from numaforge.node.part import Look, NodeState, Part
+from numaforge.node.part import NodeState, Part
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
 NAME = "crio"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop
-
-
-def look(goal: Goal) -> Look:
-    """Return an empty question: only a change of the drop-in matters."""
-    return Look()
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:

@@ -8,18 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from numaforge.node.part import Look, NodeState, Part, lines
+from numaforge.node.part import NodeState, Part, lines
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
 
 NAME = "pcie_acs"
-
-
-def look(goal: Goal) -> Look:
-    """Return an empty look: the kernel's command line shows whether a boot is needed."""
-    return Look()
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:

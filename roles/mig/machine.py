@@ -31,8 +31,7 @@ from numaforge.roles.modules.gpu_memory import MIG_UNDER_DRIVER, mode_now
 
 if TYPE_CHECKING:
     from numaforge.planning.profile import NodeProfile
-    from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
-    from numaforge.roles.mig.section import MigGpus
+    from numaforge.roles.mig.section import DeviceFilter, MigConfigEntry, MigGpus
 
 _ON, _OFF = "enabled", "disabled"
 _WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"

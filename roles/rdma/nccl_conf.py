@@ -76,16 +76,12 @@ def _admin_conf(topology: NodeTopology, path: str, previous: LibrariesPlan, *, w
                 where=path,
                 remedy="take the snapshot as root",
             )
-        return _admins_part(topology.nccl_conf)
+        text = topology.nccl_conf
+        if text is None or is_admins(text):
+            return text
+        _, separator, admins = text.partition(f"{KEPT}\n")  # ours, on a host whose plan was lost
+        return admins if separator else None
     return topology.nccl_conf if topology.nccl_conf == previous.admin_conf else None
-
-
-def _admins_part(text: str | None) -> str | None:
-    """Return a file without our lines, for a host whose plan was lost."""
-    if text is None or is_admins(text):
-        return text
-    _, separator, admins = text.partition(f"{KEPT}\n")
-    return admins if separator else None
 
 
 def _refuse_unread(text: str, path: str) -> None:

@@ -14,7 +14,7 @@ from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.planning.convert.forms import convert
 from numaforge.planning.profiles import load_profile
 from numaforge.roles.mig.machine import MachineMigPlan, plan_machine, plan_profile
-from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.roles.mig.section import parse_config
 from tests.conformance.record_mig_parted import ADDRESSES, APPLIED, CASES, FILE, TEXTS, file_of
 from tests.fixtures.machines import lab_node
 

@@ -22,7 +22,7 @@ from numaforge.report.layout import topology_of
 from numaforge.report.svg import draw
 from numaforge.report.tables import topology_tables
 from numaforge.roles.device_plugin.config import parse_device_plugin
-from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.roles.mig.section import parse_config
 from numaforge.roles.rdma.shared_plugin import parse_plugin_config, refusal
 from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import STATE, read_state

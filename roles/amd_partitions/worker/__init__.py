@@ -5,7 +5,7 @@ from pathlib import Path
 
 from numaforge.node.program import worker_source
 
-MODULES = ("instance", "worker/driver", "worker/verbs")
+MODULES = ("instance", "worker/verbs")
 
 
 @cache

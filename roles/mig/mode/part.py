@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numaforge.machine.topology.model import Gpu
-from numaforge.node.part import Look, NodeState, Part
+from numaforge.node.part import NodeState, Part
 from numaforge.node.worker_part import units_of
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.instance import MigGpu
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from numaforge.change.goal import Goal
 
 NAME = "mig_mode"
-
-
-def look(goal: Goal) -> Look:
-    """Return an empty question: the part `mig` asks for what the worker needs."""
-    return Look()
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from numaforge.node.program import worker_source
 
-MODULES = ("instance", "worker/geometry", "worker/holders", "worker/reset", "worker/verbs")
+MODULES = ("instance", "worker/geometry", "worker/reset", "worker/verbs")
 
 
 @cache

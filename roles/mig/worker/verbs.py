@@ -59,8 +59,7 @@ from numaforge.roles.mig.worker.geometry import (
     summary,
     work_on,
 )
-from numaforge.roles.mig.worker.holders import OPTION, held
-from numaforge.roles.mig.worker.reset import start_persistence, switch
+from numaforge.roles.mig.worker.reset import OPTION, held, start_persistence, switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numaforge.lib import shell
 from numaforge.lib.file_content import FileContent
-from numaforge.node.part import Look, NodeState, Part
+from numaforge.node.part import Look, NodeState, Part, asks_nothing
 from numaforge.roles import role
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.cpus.slices import part as slices
@@ -71,9 +71,9 @@ PARTS = (
         pending=kernel_cmdline.pending,
     ),
     RolePart(role.modules, modules.NAME, modules.look, modules.need, pending=modules.pending),
-    RolePart(role.mig_mode, mig_mode.NAME, mig_mode.look, mig_mode.need, pending=mig_mode.pending),
+    RolePart(role.mig_mode, mig_mode.NAME, asks_nothing, mig_mode.need, pending=mig_mode.pending),
     RolePart(role.reboot, reboot.NAME, reboot.look, reboot.need),
-    RolePart(role.gpudirect, gpudirect.NAME, gpudirect.look, gpudirect.need),
+    RolePart(role.gpudirect, gpudirect.NAME, asks_nothing, gpudirect.need),
     RolePart(
         role.kernel_values,
         kernel_values.NAME,
@@ -88,7 +88,7 @@ PARTS = (
     RolePart(role.mig, mig.NAME, mig.look, mig.need),
     RolePart(role.amd_partitions, amd_partitions.NAME, amd_partitions.look, amd_partitions.need),
     RolePart(role.imex, imex.NAME, imex.look, imex.need),
-    RolePart(role.crio, crio.NAME, crio.look, crio.need),
+    RolePart(role.crio, crio.NAME, asks_nothing, crio.need),
     RolePart(role.memlock, memlock.NAME, memlock.look, memlock.need),
     RolePart(role.kubelet, kubelet.NAME, kubelet.look, kubelet.need, nothing_to_do=kubelet.nothing_to_do),
     RolePart(role.watch, watch.NAME, watch.look, watch.need),

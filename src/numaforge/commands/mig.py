@@ -17,7 +17,7 @@ from numaforge.report.terminal import show_answer
 
 if TYPE_CHECKING:
     from numaforge.roles.mig.machine import MachineMigPlan
-    from numaforge.roles.mig.mig_parted import MigConfigEntry
+    from numaforge.roles.mig.section import MigConfigEntry
 
 
 _HANDED = Handed(
@@ -193,7 +193,7 @@ def plan(
 def _configs(
     file: str, config: str | None, key: str | None = None
 ) -> Mapping[str, tuple[MigConfigEntry, ...]]:
-    from numaforge.roles.mig.mig_parted import parse_config
+    from numaforge.roles.mig.section import parse_config
 
     text, where = read_wrapped(file, key, lambda document: "mig-configs" in document)
     configs = parse_config(text, where, config)

@@ -145,6 +145,11 @@ class Part:
     units: tuple[str, ...] = ()
 
 
+def asks_nothing(_: object) -> Look:
+    """Return the question of a part that needs to know nothing of its own."""
+    return Look()
+
+
 def switched(unit: str, *, enabled: bool) -> str:
     """Return the move of a unit that is enabled or disabled."""
     return f"{unit}: disabled -> enabled" if enabled else f"{unit}: enabled -> disabled"

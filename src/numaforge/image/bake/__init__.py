@@ -303,18 +303,8 @@ def best_python(present: FoundImage) -> tuple[str, str, str]:
 
 def _look(recipe: Recipe) -> str:
     units = [f"{_UNIT_FOLDER}/{unit}" for unit in _UNITS]
-    paths = [
-        PROGRAM,
-        _BOOT,
-        *units,
-        GUARD,
-        _HOLDS,
-        str(SETTINGS),
-        MANIFEST,
-        BOM,
-        *recipe.profiles,
-        *recipe.machines,
-    ]
+    paths = [PROGRAM, _BOOT, *units, GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM]
+    paths += [*recipe.profiles, *recipe.machines]
     lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
     sysprep = "sysprep" if recipe.wish.sysprep else ""
     return _script("tell_image", *(" ".join(words) for words in lists), sysprep)

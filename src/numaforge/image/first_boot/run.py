@@ -12,23 +12,11 @@ from numaforge.change.goal import Goal
 from numaforge.change.look import look, question
 from numaforge.change.need import digest, need
 from numaforge.change.transaction import Status, Transaction, settle_script, start_script
+from numaforge.image.first_boot import stamp
 from numaforge.image.first_boot.chosen import NamedProfile, chosen_profile
 from numaforge.image.first_boot.hardware import require_expected
 from numaforge.image.first_boot.settings import BootSettings, read_settings
-from numaforge.image.first_boot.stamp import (
-    FAILED,
-    REPORT_UNIT,
-    TRIAL,
-    WHY,
-    BootRecord,
-    Inputs,
-    are_intact,
-    forget,
-    inputs_script,
-    reject,
-    stamp,
-    watch,
-)
+from numaforge.image.first_boot.stamp import FAILED, TRIAL, BootRecord, Inputs
 from numaforge.image.first_boot.trial import (
     BY_NODE,
     BY_PERSON,
@@ -123,8 +111,8 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
         return _stamped(change)
     _refuse_with_work(change.transaction)
     if why := _refused_by_kubelet(change, change.transaction, say_line):
-        stamp(change.record(attempt), _inputs_of(change), _sums(change.goal), TRIAL)
-        reject(why)
+        stamp.stamp(change.record(attempt), _inputs_of(change), _sums(change.goal), TRIAL)
+        stamp.reject(why)
         return prepare(say_line)
     for sentence in change.does:
         say_line(sentence)
@@ -134,7 +122,7 @@ def prepare(say_line: Tell, *, replan: bool = False) -> BootRecord:
 def _try(change: Change, transaction: Transaction, attempt: int, say_line: Tell) -> BootRecord:
     """Apply a change, and return the record of the plan with which the kubelet may start."""
     trial = change.record(attempt)
-    stamp(trial, _inputs_of(change), _sums(change.goal), TRIAL)
+    stamp.stamp(trial, _inputs_of(change), _sums(change.goal), TRIAL)
     ask(start_script(transaction))
     status = follow(trial)
     if status.waits:
@@ -165,7 +153,7 @@ def _instead_of_failed(why: str, say_line: Tell) -> BootRecord | None:
     None where the machine starts unaligned instead. Raises HostError where its kubelet must not start.
     """
     record, was, failed = BootRecord.saved(), Inputs.saved(), BootRecord.saved(FAILED)
-    if record is not None and was is not None and inputs_now().is_of_this_machine(was) and are_intact():
+    if record is not None and was is not None and inputs_now().is_of_this_machine(was) and stamp.are_intact():
         say_line(why)
         return record
     starts_unaligned = was is not None and read_settings().on_change == "start-unaligned"
@@ -237,7 +225,7 @@ def why_not_planned() -> str:
 
 def inputs_now() -> Inputs:
     """Return the current inputs of a plan."""
-    return Inputs("".join(f"{line}\n" for line in ask(inputs_script()).lines if line))
+    return Inputs("".join(f"{line}\n" for line in ask(stamp.inputs_script()).lines if line))
 
 
 def failed_before() -> str:
@@ -245,7 +233,7 @@ def failed_before() -> str:
     failed = BootRecord.saved(FAILED)
     if failed is None or Inputs.saved(FAILED) != inputs_now():
         return ""
-    return read_text(FAILED / WHY).strip()
+    return read_text(FAILED / stamp.WHY).strip()
 
 
 def _stamped(change: Change) -> BootRecord:
@@ -253,14 +241,14 @@ def _stamped(change: Change) -> BootRecord:
     record, earlier = change.record(), BootRecord.saved()
     if earlier is not None and earlier.plan == record.plan:
         record = replace(record, transaction=earlier.transaction, confirmed=earlier.confirmed)
-    stamp(record, _inputs_of(change), _sums(change.goal))
-    forget(FAILED)
+    stamp.stamp(record, _inputs_of(change), _sums(change.goal))
+    stamp.forget(FAILED)
     return record
 
 
 def _inputs_of(change: Change) -> Inputs:
     """Return the inputs of a change: those before its look, or read again where other files count now."""
-    return inputs_now() if watch(_kubelet_inputs(change.goal)) else change.inputs
+    return inputs_now() if stamp.watch(_kubelet_inputs(change.goal)) else change.inputs
 
 
 def _kubelet_inputs(goal: Goal) -> tuple[str, ...]:
@@ -290,7 +278,7 @@ def _on_trial(
         f"the plan of profile {trial.profile} is on trial: it is undone unless the kubelet reaches the API "
         f"server within {read_settings().confirm_seconds} s, or a person keeps it: `numaforge boot --confirm`"
     )
-    subprocess.run(["systemctl", "--no-block", "restart", REPORT_UNIT], check=False)
+    subprocess.run(["systemctl", "--no-block", "restart", stamp.REPORT_UNIT], check=False)
     return trial
 
 

@@ -7,7 +7,7 @@ from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.section import validated
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.rows import Fate, table
-from numaforge.roles.mig.mig_parted import MigConfigFile
+from numaforge.roles.mig.section import MigConfigFile
 
 ROWS = table("mig-parted")
 

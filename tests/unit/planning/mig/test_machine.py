@@ -7,7 +7,7 @@ import pytest
 from numaforge.lib.errors import PlanError
 from numaforge.machine.topology.model import Gpu, NodeTopology
 from numaforge.roles.mig.machine import MachineMigPlan, plan_machine
-from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.roles.mig.section import parse_config
 from tests.fixtures.machines import dgx_h100, grace_blackwell_tray, lab_node
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from numaforge.lib.errors import PlanError
-from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.roles.mig.section import parse_config
 from tests.fixtures.tables import cases, tables
 
 CASES = tables(__file__)

@@ -15,10 +15,10 @@ from numaforge.roles.device_plugin.manifests import operator_config_map
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_machine
-from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.mig.models import profile_of
 from numaforge.roles.mig.operator import operator_entries, operator_name
 from numaforge.roles.mig.plan import as_cut
+from numaforge.roles.mig.section import parse_config
 from tests.fixtures.machines import lab_node
 from tests.fixtures.plans import planned
 
