@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.lib.file_content import FileContent, PlannedFile, everywhere
 from numaforge.lib.shell import library
+from numaforge.roles.rdma import planned
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.nccl_conf import KEPT, is_admins
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches
-from numaforge.roles.rdma.planned import (
-    CONF_PATHS,
-    LIBRARY_PATHS,
-    NCCL_TOPOLOGY_PATH,
-    RAILS_ENV_PATH,
-    RDMA_GATE_SCRIPT_PATH,
-    RDMA_GATE_UNIT_PATH,
-)
 from numaforge.roles.template import Lines, program_values, xml_comment
 
 if TYPE_CHECKING:
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
 def _gate_command(plan: NodePlan) -> str:
     gate = plan.rdma.host.gate
     wishes = [*gate.devices, *(f"{a}={n}" for a, n in sorted(gate.virtual_functions.items()))] if gate else []
-    return " ".join(("/bin/sh", RDMA_GATE_SCRIPT_PATH, str(gate.seconds if gate else 0), *wishes))
+    return " ".join(("/bin/sh", planned.RDMA_GATE_SCRIPT_PATH, str(gate.seconds if gate else 0), *wishes))
 
 
 def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -67,19 +60,19 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     planned_files = []
     if plan.rdma.host.gate:
         planned_files += [
-            PlannedFile(RDMA_GATE_SCRIPT_PATH, "rdma", "rdma/gate.sh.j2"),
-            PlannedFile(RDMA_GATE_UNIT_PATH, "rdma", "rdma/gate.service.j2"),
+            PlannedFile(planned.RDMA_GATE_SCRIPT_PATH, "rdma", "rdma/gate.sh.j2"),
+            PlannedFile(planned.RDMA_GATE_UNIT_PATH, "rdma", "rdma/gate.service.j2"),
         ]
     if libraries.hidden_switches:
-        planned_files.append(PlannedFile(NCCL_TOPOLOGY_PATH, "rdma", "rdma/nccl-topology.xml.j2"))
+        planned_files.append(PlannedFile(planned.NCCL_TOPOLOGY_PATH, "rdma", "rdma/nccl-topology.xml.j2"))
     if libraries.nccl_conf:
         planned_files.append(PlannedFile(libraries.conf_path, "rdma", "rdma/nccl.conf.j2"))
     if libraries.env_file:
-        planned_files.append(PlannedFile(RAILS_ENV_PATH, "rdma", "rdma/rails.env.j2"))
+        planned_files.append(PlannedFile(planned.RAILS_ENV_PATH, "rdma", "rdma/rails.env.j2"))
     return tuple(planned_files)
 
 
-paths = everywhere(RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
+paths = everywhere(planned.RDMA_GATE_SCRIPT_PATH, planned.RDMA_GATE_UNIT_PATH, *planned.LIBRARY_PATHS)
 
 
 def others(plan: NodePlan, config_text: str | None, _text_of: object) -> list[FileContent]:
@@ -94,5 +87,5 @@ def files_on_node(
     goal: Goal, state: NodeState, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return both lists, keeping an /etc/nccl.conf or /etc/rccl.conf that is the admin's."""
-    admins = {path for path in CONF_PATHS if is_admins(state.text(path))}
+    admins = {path for path in planned.CONF_PATHS if is_admins(state.text(path))}
     return files, [path for path in absent if path not in admins]

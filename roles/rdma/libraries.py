@@ -16,16 +16,10 @@ from numaforge.machine.topology.nics import DEFAULT_ROUTE as EVERYTHING
 from numaforge.machine.topology.rails import distance_to_device, rails
 from numaforge.machine.topology.vendors import only_amd
 from numaforge.roles.rdma import environment as env
+from numaforge.roles.rdma import planned
 from numaforge.roles.rdma.nccl_conf import plan_conf
 from numaforge.roles.rdma.nccl_topology import plan_hidden_switches
-from numaforge.roles.rdma.planned import (
-    NCCL_CONF_PATH,
-    NCCL_TOPOLOGY_PATH,
-    RCCL_CONF_PATH,
-    GpuRail,
-    HiddenSwitch,
-    LibrariesPlan,
-)
+from numaforge.roles.rdma.planned import GpuRail, HiddenSwitch, LibrariesPlan
 from numaforge.roles.rdma.section import DEFAULT_ROUTE, Libraries
 
 if TYPE_CHECKING:
@@ -50,8 +44,8 @@ class Collectives(NamedTuple):
     guide: str
 
 
-NCCL = Collectives("NCCL", NCCL_CONF_PATH, "NCCL user guide")
-RCCL = Collectives("RCCL", RCCL_CONF_PATH, "RCCL environment variables")
+NCCL = Collectives("NCCL", planned.NCCL_CONF_PATH, "NCCL user guide")
+RCCL = Collectives("RCCL", planned.RCCL_CONF_PATH, "RCCL environment variables")
 
 
 class _Fabric(NamedTuple):
@@ -267,7 +261,7 @@ def _nccl(
         choose(_GDR_LEVEL, *level)
         if level[0] == _default(fabric.library):
             del settings[_GDR_LEVEL]
-    file = NCCL_TOPOLOGY_PATH if written else wish.topology_file
+    file = planned.NCCL_TOPOLOGY_PATH if written else wish.topology_file
     if file.startswith("/"):
         reason = "written from pcie_switches" if written else profile.choice(f"{_WHERE}.topology_file")
         choose("NCCL_TOPO_FILE", file, f"{reason}; pods need it mounted ({guide})")

@@ -13,18 +13,12 @@ from numaforge.machine.topology.runtime import pod_units
 from numaforge.roles.modules.plan import rdma_modules
 from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.roles.rdma.nics.plan import named_nics
-from numaforge.roles.rdma.planned import (
-    LibrariesPlan,
-    NicSetting,
-    RdmaGate,
-    RdmaHostPlan,
-    RdmaPlan,
-    RdmaPool,
-)
+from numaforge.roles.rdma.planned import LibrariesPlan, NicSetting, RdmaGate, RdmaHostPlan, RdmaPlan
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
     from numaforge.planning.profile import NodeProfile
+    from numaforge.roles.rdma.planned import RdmaPool
 
 _SETTINGS = ("max_read_request", "trust", "pfc")
 

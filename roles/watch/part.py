@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING
 
 from numaforge.lib.file_content import boot_link
 from numaforge.node.part import Look, NodeState, Part, switched
-from numaforge.roles.watch.files import (
-    WATCH_CONF_PATH,
-    WATCH_SCRIPT_PATH,
-    WATCH_TIMER,
-    WATCH_TIMER_PATH,
-    WATCH_UNIT,
-)
+from numaforge.roles.watch import files
 
 if TYPE_CHECKING:
     from numaforge.change.goal import Goal
 
 NAME = "watch"
-BOOT_LINK = boot_link(WATCH_TIMER_PATH)
+BOOT_LINK = boot_link(files.WATCH_TIMER_PATH)
 CONDITION = "numaforge.io/PlanDrift"
 _SETTINGS = ("node", "folder", "kubeconfig")
 
@@ -27,7 +21,7 @@ _SETTINGS = ("node", "folder", "kubeconfig")
 def look(goal: Goal) -> Look:
     """Return the question for the earlier configuration, which names the metrics' folder, and the timer."""
     timer_wish = "timer" if goal.plan.watch else ""
-    return Look(files=(WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, timer_wish))
+    return Look(files=(files.WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, timer_wish))
 
 
 def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
@@ -38,15 +32,15 @@ def need(goal: Goal, state: NodeState, below: Sequence[Part]) -> Part | None:
     """
     answers, plan = state.answers(NAME), goal.plan.watch
     enabled, timer = answers.get("unit") == "enabled", answers.get("timer")
-    earlier = settings_of(state.text(WATCH_CONF_PATH))
+    earlier = settings_of(state.text(files.WATCH_CONF_PATH))
     folder = earlier.get("folder")
     leaves_folder = folder is not None and (plan is None or folder != plan.directory)
     untold = "kubeconfig" in earlier and (plan is None or plan.kubeconfig is None)
     moves = []
     if enabled is not (plan is not None):
-        moves.append(switched(WATCH_TIMER, enabled=not enabled))
+        moves.append(switched(files.WATCH_TIMER, enabled=not enabled))
     if plan and timer is not None and timer != "active":
-        moves.append(f"{WATCH_TIMER}: {timer or 'unknown'} -> active")
+        moves.append(f"{files.WATCH_TIMER}: {timer or 'unknown'} -> active")
     if leaves_folder:
         moves.append(f"{folder}/numaforge.prom: removed")
     if untold:
@@ -61,11 +55,11 @@ def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
         moves=moves,
         settings={
             "WATCH_LINK": BOOT_LINK,
-            "WATCH_LINK_TARGET": WATCH_TIMER_PATH if watches else "",
+            "WATCH_LINK_TARGET": files.WATCH_TIMER_PATH if watches else "",
             "WATCH_LEAVES": "yes" if leaves else "",
-            "WATCH_CONF": WATCH_CONF_PATH,
-            "WATCH_SCRIPT": WATCH_SCRIPT_PATH,
-            "WATCH_UNIT": WATCH_UNIT,
+            "WATCH_CONF": files.WATCH_CONF_PATH,
+            "WATCH_SCRIPT": files.WATCH_SCRIPT_PATH,
+            "WATCH_UNIT": files.WATCH_UNIT,
         },
         apply_seconds=60,  # the API server may not answer
         commit_seconds=60,

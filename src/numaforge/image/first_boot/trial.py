@@ -9,15 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numaforge.change import transaction
 from numaforge.change.carry import clear_status
-from numaforge.change.transaction import (
-    TRANSACTIONS,
-    Status,
-    confirm_script,
-    parked_error,
-    settle_script,
-    status_script,
-)
+from numaforge.change.transaction import TRANSACTIONS, Status
 from numaforge.image.first_boot.stamp import TRIAL, BootRecord, accept, forget, note_confirmed, reject
 from numaforge.lib import bounded
 from numaforge.lib.errors import HostError, HostUnreachableError
@@ -50,7 +44,7 @@ def ask(script: str) -> Answer:
 
 def status_of(trial: BootRecord, last_seen: Status | None = None) -> Status:
     """Return how far the change of a plan on trial is."""
-    return clear_status(partial(ask, status_script(trial.transaction, last_seen)))
+    return clear_status(partial(ask, transaction.status_script(trial.transaction, last_seen)))
 
 
 def nothing_changed(status: Status) -> bool:
@@ -70,13 +64,13 @@ def follow(trial: BootRecord) -> Status:
         began = time.monotonic()
         status = status_of(trial, status)
         if status.parked:
-            raise parked_error(trial.transaction, status.parked)
+            raise transaction.parked_error(trial.transaction, status.parked)
         if status.result is not None or status.waits or status.unknown:
             return status
         if status.broken_off and status.phase != "reboot":
             if settled:
                 raise HostError(f"the transaction {trial.transaction} was broken off, and does not end")
-            ask(settle_script())
+            ask(transaction.settle_script())
             settled = True
         time.sleep(max(0.0, _PAUSE_SECONDS - (time.monotonic() - began)))
 
@@ -84,7 +78,7 @@ def follow(trial: BootRecord) -> Status:
 def keep(trial: BootRecord, status: Status, confirmed: str) -> BootRecord:
     """Confirm the change of a plan on trial, and put the plan into effect once the change is lasting."""
     record = note_confirmed(trial, confirmed)
-    ask(confirm_script(trial.transaction, status.token))
+    ask(transaction.confirm_script(trial.transaction, status.token))
     while status.result is None:
         time.sleep(_PAUSE_SECONDS)
         status = status_of(trial, status)
