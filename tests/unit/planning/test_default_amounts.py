@@ -54,12 +54,9 @@ def reserved(topology: NodeTopology, **profile) -> str:
     return format_cpulist(plan(topology, **profile).cpus.reserved)
 
 
-# The machines, their CPUs, and how many of those are reserved.
+# The machines, their CPUs, and how many of those are reserved; tests/machines has others with `cpu-only`.
 ON_MACHINES = {
-    "dgx-h100-12-of-224": (lambda: captured("nvidia-dgx-h100"), 224, "0-2,56-58,112-114,168-170"),
     "altra-4-of-128": (altra_128, 128, "0-3"),
-    "altra-2p-6-of-160": (lambda: captured("ampere-altra-2p"), 160, "0-2,80-82"),
-    "grace-hopper-4-of-72": (lambda: captured("nvidia-gh200"), 72, "0-3"),
     "l3-as-numa-16-of-512": (l3_as_numa_512, 512, "0-3,128-131,256-259,384-387"),
 }
 

@@ -39,7 +39,6 @@ WITHOUT_CPUS, UNEVEN = "memory-without-cpus", "uneven-packages"
 NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
     "an-even-machine-has-none": (dgx_h100(), {}),
     "cxl": (captured("epyc-9654-nps1-cxl"), {WITHOUT_CPUS: "NUMA nodes 2 (256Gi, CXL or HBM as it seems)"}),
-    "hbm": (captured("xeon-max-9480-snc4-flat"), {WITHOUT_CPUS: "NUMA nodes 8-15 (128Gi, CXL or HBM as it"}),
     "gpu-memory-that-nvml-names": (
         gb200_nvl72_tray(),
         {WITHOUT_CPUS: "memory of GPUs) have memory and no CPUs: Allocatable counts it"},
