@@ -9,6 +9,7 @@ import pytest
 
 from numaforge.rollout.shards import SHARD, shard_of
 from tests.fixtures.tables import cases
+from tests.ssh import pyinfra_forks
 
 REPOSITORY = Path(__file__).parents[3]
 HERE = "@local"
@@ -59,17 +60,8 @@ def test_a_bad_shard_is_one_message(tmp_path):
 def listed(folder: Path, inventory: str) -> str:
     """Have pyinfra list an inventory, and return what it says of it."""
     (folder / "inventory.py").write_text(inventory)
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("pyinfra")), str(folder / "inventory.py"), "debug-inventory"],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYINFRA_PROGRESS": "off"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return done.stdout + done.stderr
+    environment = {**os.environ, "PYINFRA_PROGRESS": "off"}
+    return pyinfra_forks.run([str(folder / "inventory.py"), "debug-inventory"], environment, 120).stdout
 
 
 def test_host_list_reports_invalid_host_data(tmp_path):
