@@ -154,6 +154,10 @@ class KnownKubelet:
         return KnownKubelet(node, tuple(pod for pod in self.running if pod is not running))
 
 
+_Kubelets = dict[bytes, tuple[KnownKubelet | None, str]]
+"""Kubelets with the assumptions behind them, else the reason without one, by what makes them alike."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A node as scheduler and kubelet see it; placing a pod makes another candidate.
@@ -360,7 +364,7 @@ def candidates(
     slices there, those of the plans count.
     """
     machines_by_name = {machine.name: machine for machine in machines}
-    kubelets: dict[bytes, tuple[KnownKubelet | None, str]] = {}
+    kubelets: _Kubelets = {}
     if live is None:
         bare = (_empty(machine, kubelets) for machine in machines_by_name.values())
     else:
@@ -439,7 +443,7 @@ def emptied(candidate: Candidate) -> Candidate | None:
     )
 
 
-def _empty(machine: GivenMachine, kubelets: dict[bytes, tuple[KnownKubelet | None, str]]) -> Candidate:
+def _empty(machine: GivenMachine, kubelets: _Kubelets) -> Candidate:
     kubelet, doubt = _kubelet(machine, (), kubelets)
     node = kubelet.node if kubelet else None
     offered = node.allocatable if node else None
@@ -463,7 +467,7 @@ def _of_cluster(
     node: LiveNode,
     machine: GivenMachine | None,
     without: frozenset[str],
-    kubelets: dict[bytes, tuple[KnownKubelet | None, str]],
+    kubelets: _Kubelets,
     world: ClaimWorld,
 ) -> Candidate:
     pods = tuple(pod for pod in node.pods if pod.uid not in without)
@@ -513,12 +517,12 @@ def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -
         if node.allocatable.get(resource) or world.class_of(resource) is None
     }
     if len(plugins) == len(scenario.devices):
-        return machine
+        return machine  # which shares its scenario with others of its kind
     return replace(machine, scenario=replace(scenario, devices=plugins))
 
 
 def _kubelet(
-    machine: GivenMachine, pods: Sequence[LivePod], kubelets: dict[bytes, tuple[KnownKubelet | None, str]]
+    machine: GivenMachine, pods: Sequence[LivePod], kubelets: _Kubelets
 ) -> tuple[KnownKubelet | None, str]:
     """Return the kubelet with its pods, and the assumptions; else None and the reason."""
     scenario = machine.scenario

@@ -83,19 +83,14 @@ def _place(members: Sequence[GangPod], nodes: Sequence[Candidate]) -> Placement:
         best = max(fitting, key=fitting.__getitem__)
         candidates[best] = candidates[best].placed(member)
         where.append(best)
-        if candidates[best].has_claims(member) and _record_claims(candidates, best, member):
-            alike.clear()
+        if candidates[best].has_claims(member):
+            others = [(name, node) for name, node in candidates.items() if name != best]
+            updated = {name: node.with_claims_of(candidates[best], member) for name, node in others}
+            if any(updated[name] is not node for name, node in others):
+                alike.clear()
+            candidates |= updated
         for example, still in alike.values():
             still.pop(best, None)
             if candidates[best].judge(example).fits:
                 still[best] = candidates[best].free_share
     return Placement(tuple(candidates.values()), tuple(where))
-
-
-def _record_claims(candidates: dict[str, Candidate], best: str, member: GangPod) -> bool:
-    """Record a placed pod's claims on the other nodes; return whether any of them changed."""
-    changed = False
-    for name, node in candidates.items():
-        if name != best and (updated := node.with_claims_of(candidates[best], member)) is not node:
-            candidates[name], changed = updated, True
-    return changed

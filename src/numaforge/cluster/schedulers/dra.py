@@ -259,7 +259,7 @@ def cpus_per_gpu(node: ServedNode) -> int:
 
 
 def _taint_rules(fleet: ServedFleet) -> Iterator[Manifest]:
-    version = taint_version(fleet)
+    version = next((version for first, version in _TAINT_VERSIONS if fleet.minor >= first), None)
     for node in fleet.nodes:
         minors = {gpu.pci_address: gpu.minor for gpu in node.machine.gpus}
         for address, ids in sorted(sick_gpus(node.machine).items()) if node.claims_gpus else ():
@@ -278,11 +278,6 @@ def _taint_rules(fleet: ServedFleet) -> Iterator[Manifest]:
             )
             rule["metadata"]["annotations"] = {f"{TAINT}-gpu": address, f"{TAINT}-findings": ",".join(ids)}
             yield rule
-
-
-def taint_version(fleet: ServedFleet) -> str | None:
-    """Return the version of DeviceTaintRule that an API server of the newest planned version serves."""
-    return next((version for first, version in _TAINT_VERSIONS if fleet.minor >= first), None)
 
 
 def sick_gpus(machine: NodeTopology) -> dict[str, tuple[str, ...]]:

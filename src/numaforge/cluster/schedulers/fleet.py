@@ -112,17 +112,6 @@ class ServedNode:
         fabrics = {gpu.fabric for gpu in self.machine.gpus}
         return next(iter(fabrics)) if len(fabrics) == 1 else None
 
-    @property
-    def unsaid(self) -> str | None:
-        """Why lists by NUMA node cannot express this node; None where they can."""
-        empty = [node.id for node in self.machine.numa_nodes if not node.cpus]
-        if empty:
-            return f"{len(empty)} of its NUMA nodes have no CPUs, and lists by NUMA node renumber them"
-        ids = [node.id for node in self.machine.numa_nodes]
-        if ids != [*range(len(ids))]:
-            return f"its NUMA nodes are {format_cpulist(ids)}, and lists by NUMA node count from 0"
-        return None
-
     @cached_property
     def zones(self) -> tuple[Zone, ...]:
         """The NUMA nodes, by id."""
@@ -213,7 +202,12 @@ class ServedFleet:
     def sayable(self) -> Iterator[ServedNode]:
         """Yield the nodes that lists by NUMA node can express; record the others as left out."""
         for node in self.nodes:
-            if why := node.unsaid:
+            ids = [numa_node.id for numa_node in node.machine.numa_nodes]
+            if empty := sum(not numa_node.cpus for numa_node in node.machine.numa_nodes):
+                why = f"{empty} of its NUMA nodes have no CPUs, and lists by NUMA node renumber them"
+                self.leave_out(node, why)
+            elif ids != [*range(len(ids))]:
+                why = f"its NUMA nodes are {format_cpulist(ids)}, and lists by NUMA node count from 0"
                 self.leave_out(node, why)
             else:
                 yield node

@@ -88,7 +88,7 @@ def state_files(node: Node) -> dict[str, str]:
         {"PodUID": pod, "ContainerName": container, "ResourceName": resource, "DeviceIDs": {"0": list(ids)}}
         for pod, containers in node.device_manager.assignments.items()
         for container in containers
-        for resource, ids in node.device_manager.devices_of(pod, container).items()
+        for resource, ids in node.device_manager.devices_of(pod).get(container, {}).items()
     ]
     files = {"kubelet_internal_checkpoint": json.dumps({"Data": {"PodDeviceEntries": devices}})}
     if node.cpu_manager:
