@@ -92,7 +92,10 @@ def parse_json(text: str) -> Any:
         raise NotJsonError(f"nested too deeply; {DEEPEST} levels are accepted") from error
     except json.JSONDecodeError as error:
         raise NotJsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
-    if is_deeper_than(DEEPEST, document):
+    inside: list[object] = [document]
+    for _ in range(DEEPEST + 1):
+        inside = [member for one in inside for member in _members(one) if isinstance(member, (dict, list))]
+    if inside:
         raise NotJsonError(f"nested too deeply; {DEEPEST} levels are accepted")
     if "\\ud" in text.lower():
         try:  # an escaped half of a character, which no file or terminal takes
@@ -100,16 +103,6 @@ def parse_json(text: str) -> Any:
         except UnicodeEncodeError as error:
             raise NotJsonError(f"a text holds half a character: {error.object[error.start]!a}") from error
     return document
-
-
-def is_deeper_than(levels: int, document: object) -> bool:
-    """Whether lists and mappings are nested more deeply than `levels`."""
-    inside: list[object] = [document]
-    for _ in range(levels + 1):
-        inside = [member for one in inside for member in _members(one) if isinstance(member, (dict, list))]
-        if not inside:
-            return False
-    return True
 
 
 def digits(text: str | None) -> int | None:

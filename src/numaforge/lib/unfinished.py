@@ -3,13 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from numaforge.lib import shell
-
 TRANSACTIONS = "/var/lib/numaforge/txn"
 """The folder on the node with a folder for each transaction."""
 LIBRARY = "node/unfinished"
-TELL = shell.call("tell_unfinished", [TRANSACTIONS])
-"""The library call that prints the lines for `read_unfinished`."""
 _KIND = "unfinished"
 KEEPS = "run apply again to keep it"
 _ENDS = "run apply again to end or undo it"

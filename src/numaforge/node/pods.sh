@@ -26,20 +26,22 @@ tell_evidence() {
             if [ -d "$pod" ]; then echo "left ${pod%/}" && break; fi
         done
     done
-    # grep's output ends with a line of the kernel's own; without that line, a missing match proves nothing.
-    seen=$(grep -slE 'kubepods|^(containerd-shim|conmon|kubelet|kubelite|k3s-|Linux version)' \
-        [0-9]*/cgroup [0-9]*/comm version 2> /dev/null)
-    case $seen in
-    *version) if [ ! -r 1/cgroup ]; then echo "unknown the processes of others cannot be read"; fi ;;
-    *) echo "unknown the processes cannot be read" ;;
-    esac
+    find_processes 'kubepods|^(containerd-shim|conmon|kubelet|kubelite|k3s-)'
     samples=0
-    for file in $seen; do
+    for file in $files; do
         case $file in
         */cgroup) tell_alive in_pod "${file%/*}" ;;
         */comm) tell_keeper "${file%/*}" ;;
         esac
     done
+}
+find_processes() { # PATTERN: sets `files` to those of control groups and names that have it
+    # grep's output ends with a line of the kernel's own; without that line, a missing match proves nothing.
+    files=$(grep -slE "$1|^Linux version" [0-9]*/cgroup [0-9]*/comm version 2> /dev/null)
+    case $files in
+    *version) if [ ! -r 1/cgroup ]; then echo "unknown the processes of others cannot be read"; fi ;;
+    *) echo "unknown the processes cannot be read" ;;
+    esac
 }
 tell_alive() { # COMMAND PID: the command says whether it is a pod's, and sets `why`, and `uid` to the pod's
     if [ "$samples" -ge "$POD_SAMPLES" ] || ! "$@" || may_stay "$uid"; then return; fi

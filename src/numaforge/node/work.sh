@@ -19,12 +19,7 @@ tell_work() (
 )
 tell_workers() {
     own=
-    # grep's output ends with a line of the kernel's own; without that line, a missing match proves nothing.
-    files=$(grep -slE "$WORK_GROUPS|^($WORK_NAMES|Linux version)" [0-9]*/cgroup [0-9]*/comm version 2> /dev/null)
-    case $files in
-    *version) if [ ! -r 1/cgroup ]; then echo "unknown the processes of others cannot be read"; fi ;;
-    *) echo "unknown the processes cannot be read" ;;
-    esac
+    find_processes "$WORK_GROUPS|^($WORK_NAMES)" # of pods.sh
     if in_work_group 1; then own=$group; fi
     for file in $files; do
         case $file in
@@ -55,8 +50,7 @@ note_work() { # PID: prints `kind` and `what` once, and no more than the first o
     if [ "$count" -eq "$WORK_SAMPLES" ]; then
         echo "more $kind"
     else
-        name=
-        { IFS= read -r name < "$1/comm"; } 2> /dev/null
+        read_name "$1"
         printf 'work %s %s, process %s (%s)\n' "$kind" "$what" "$1" "${name:-?}"
     fi
     eval "known_$kind=\"\$known|\$what|\" count_$kind=$((count + 1))"

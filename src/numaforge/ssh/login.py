@@ -48,51 +48,26 @@ DATA = (
 """The host data that determine how a host is reached."""
 
 
-@dataclass(frozen=True)
-class Login:
-    """Login settings of host data beside ssh_config: ssh_key, ssh_password and so on."""
+def connect(destination: Destination, data: Mapping[str, Any], seconds: float = 10) -> SSHClient:
+    """Log in to a host by its data (ssh_key, ssh_password and so on); the caller closes the connection.
 
-    key: str = ""
-    key_password: str = ""
-    password: str = ""
-    agent: bool = True
-    key_files: bool = True
-    forward_agent: bool = False
-    seconds: float = 10
-    paramiko: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any], seconds: float = 10) -> "Login":
-        """Return the login settings of host data; `seconds` is the limit without a ConnectTimeout."""
-        return cls(
-            key=data.get("ssh_key") or "",
-            key_password=data.get("ssh_key_password") or "",
-            password=data.get("ssh_password") or "",
-            agent=data.get("ssh_allow_agent") is not False,
-            key_files=data.get("ssh_look_for_keys") is not False,
-            forward_agent=bool(data.get("ssh_forward_agent")),
-            seconds=seconds,
-            paramiko=data.get("ssh_paramiko_connect_kwargs") or {},
-        )
-
-
-def connect(destination: Destination, login: Login) -> SSHClient:
-    """Log in to a host; the caller closes the connection.
-
-    Raises HostError where the host, or a jump host, refuses; HostUnreachableError where none answers.
+    `seconds` is the limit without a ConnectTimeout. Raises HostError where the host, or a jump host, refuses;
+    HostUnreachableError where none answers.
     """
     known_keys = KnownKeys(destination)
-    seconds = destination.seconds("connecttimeout") or login.seconds
+    seconds = destination.seconds("connecttimeout") or seconds
     client = SSHClient()
     client.set_missing_host_key_policy(known_keys)
-    configured = list(identity(login.key, login.key_password, destination)) if login.key else None
-    keys = configured or identities(destination, agent=login.agent, files=login.key_files)
-    strategy = _Strategy(destination, login, known_keys, keys)
+    key = data.get("ssh_key")
+    configured = list(identity(key, data.get("ssh_key_password"), destination)) if key else None
+    agent, files = (data.get(name) is not False for name in ("ssh_allow_agent", "ssh_look_for_keys"))
+    keys = configured or identities(destination, agent=agent, files=files)
+    strategy = _Strategy(destination, data.get("ssh_password") or "", known_keys, keys)
     try:
         with ExitStack() as undo:
             undo.callback(client.close)
             sock = undo.enter_context(dial(destination, seconds))
-            _start(client, sock, destination, known_keys, strategy, seconds, login)
+            _start(client, sock, strategy, seconds, data.get("ssh_paramiko_connect_kwargs") or {})
             undo.pop_all()
     except HostUnreachableError as error:
         raise HostUnreachableError(
@@ -103,7 +78,7 @@ def connect(destination: Destination, login: Login) -> SSHClient:
         raise HostUnreachableError("the connection was cut")
     if interval := destination.seconds("serveraliveinterval"):
         transport.set_keepalive(interval)
-    if (login.forward_agent or destination.is_on("forwardagent")) and not known_keys.changed:
+    if (data.get("ssh_forward_agent") or destination.is_on("forwardagent")) and not known_keys.changed:
         AgentRequestHandler(transport.open_session())
     return client
 
@@ -111,12 +86,11 @@ def connect(destination: Destination, login: Login) -> SSHClient:
 def _start(
     client: SSHClient,
     sock: socket.socket,
-    destination: Destination,
-    known_keys: KnownKeys,
     strategy: "_Strategy",
     seconds: float,
-    login: Login,
+    options: Mapping[str, Any],
 ) -> None:
+    destination = strategy.destination
     try:
         client.connect(
             destination.host,
@@ -126,8 +100,8 @@ def _start(
             timeout=seconds,
             banner_timeout=max(seconds, _BANNER_SECONDS),
             auth_strategy=strategy,  # type: ignore[arg-type] # it has what a strategy needs
-            transport_factory=partial(_transport, destination, known_keys),
-            **login.paramiko,
+            transport_factory=partial(_transport, destination, strategy.known),
+            **options,
         )
     except IncompatiblePeer as error:
         raise HostRefusedError(
@@ -162,12 +136,12 @@ def _transport(
 class _Strategy:
     """Tries what OpenSSH would try, in its order: keys, and then a password."""
 
-    _destination: Destination
-    _login: Login
-    _known: KnownKeys
-    _keys: Iterable[PKey]
-    _tried: list[PKey | str] = field(default_factory=list)
-    _accepted: tuple[str, ...] = ()
+    destination: Destination
+    password: str
+    known: KnownKeys
+    keys: Iterable[PKey]
+    tried: list[PKey | str] = field(default_factory=list)
+    accepted: tuple[str, ...] = ()
 
     def authenticate(self, transport: Transport) -> None:
         """Log in; raises HostError where all keys are refused, HostUnreachableError without an answer."""
@@ -176,7 +150,7 @@ class _Strategy:
                 if not attempt():  # else the host wants one more
                     return
             except BadAuthenticationType as error:
-                self._accepted = tuple(error.allowed_types)
+                self.accepted = tuple(error.allowed_types)
             except SSHException as error:
                 late = isinstance(error, AuthenticationException) and _TIMEOUT in str(error)
                 if late or not transport.is_active():
@@ -184,27 +158,27 @@ class _Strategy:
         raise self._refused()
 
     def _attempts(self, transport: Transport) -> Iterator[Callable[[], Sequence[str]]]:
-        login, user = self._login, self._destination.user
-        if self._destination.get("pubkeyauthentication") not in ("no", "false"):
-            for key in self._keys:
-                self._tried.append(key)
+        user = self.destination.user
+        if self.destination.get("pubkeyauthentication") not in ("no", "false"):
+            for key in self.keys:
+                self.tried.append(key)
                 yield partial(transport.auth_publickey, user, key)
-        if login.password and not self._known.changed:
-            self._tried.append("a password")
-            yield partial(transport.auth_password, user, login.password)
+        if self.password and not self.known.changed:
+            self.tried.append("a password")
+            yield partial(transport.auth_password, user, self.password)
         yield partial(transport.auth_none, user)  # it also tells what the host would accept
 
     def _cut(self, error: Exception) -> HostError:
-        if _TIMEOUT in str(error) or len(self._tried) < _KEYS_OF_A_LIMIT:
+        if _TIMEOUT in str(error) or len(self.tried) < _KEYS_OF_A_LIMIT:
             return HostUnreachableError(f"the host does not answer the login: {error}")
-        return self._refused(f"the host has hung up after {len(self._tried)} tries")
+        return self._refused(f"the host has hung up after {len(self.tried)} tries")
 
     def _refused(self, why: str = "") -> HostError:
-        destination = self._destination
-        keys = self._tried
+        destination = self.destination
+        keys = self.tried
         tried = [key if isinstance(key, str) else f"{key.get_name()} {key.fingerprint}" for key in keys]
         reason = why or f"tried {', '.join(tried) or 'no key, for there is none'}"
-        accepted = f"; the host accepts {', '.join(self._accepted)}" if self._accepted else ""
+        accepted = f"; the host accepts {', '.join(self.accepted)}" if self.accepted else ""
         off = ("", "no", "false")
         passed_over = [name for name in _NOT_OBEYED if destination.get(name.lower()) not in off]
         without = f"; {', '.join(passed_over)} of ssh_config: not obeyed here" if passed_over else ""

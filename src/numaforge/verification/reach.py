@@ -16,7 +16,7 @@ from testinfra.host import Host
 
 from numaforge.lib.bounded import Allowance
 from numaforge.lib.errors import HostError, HostUnreachableError
-from numaforge.ssh import DATA, Login, ask_openssh, connect, destination_of
+from numaforge.ssh import DATA, ask_openssh, connect, destination_of
 
 SILENT_SECONDS = 15
 """After so long without output a host is asked for a sign of life, which may take as long again."""
@@ -84,7 +84,7 @@ class _SshBackend(BaseBackend):  # type: ignore[misc] # testinfra has no types
     @cached_property
     def _client(self) -> SSHClient:
         data = self._reached.data or {}
-        return connect(destination_of(self._reached.name, data), Login.of(data))
+        return connect(destination_of(self._reached.name, data), data)
 
     def run(self, command: str, *args: str, **_: Any) -> CommandResult:
         """Run a command; raises HostError where the host refuses, or does not answer to the end."""

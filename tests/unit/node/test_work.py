@@ -26,7 +26,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def work(shell: list[str]) -> OtherWork:
-    script = scripts.library("node/work") + "WORK_SAMPLES=1000\n" + scripts.call("tell_work")
+    script = scripts.library("node/pods", "node/work") + "WORK_SAMPLES=1000\n" + scripts.call("tell_work")
     done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
     return read_work(done.stdout.splitlines())
 
@@ -64,7 +64,7 @@ def test_virtual_machine_in_a_pod_belongs_to_the_pod(shell, start, group):
 def test_containers_are_listed_once_and_a_few_per_kind(shell, start):
     for container in ("a", "a", "b", "c", "d", "e"):
         start(f"/docker/{container * 64}")
-    script = scripts.library("node/work") + scripts.call("tell_work")
+    script = scripts.library("node/pods", "node/work") + scripts.call("tell_work")
     done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
     found = read_work(done.stdout.splitlines())
     assert len(found.found["docker"]) == len({line.partition(",")[0] for line in found.found["docker"]}) == 3
@@ -76,7 +76,7 @@ def test_containers_are_listed_once_and_a_few_per_kind(shell, start):
 def test_unreadable_processes_are_unknown(shell, tmp_path):
     (tmp_path / "grep").write_text("#!/bin/sh\nexit 2\n")
     (tmp_path / "grep").chmod(0o755)
-    script = scripts.library("node/work") + scripts.call("tell_work")
+    script = scripts.library("node/pods", "node/work") + scripts.call("tell_work")
     done = subprocess.run(
         [*shell, "-s"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )

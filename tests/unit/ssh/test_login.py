@@ -9,7 +9,7 @@ import pytest
 from paramiko import AUTH_FAILED, Ed25519Key, PKey, ServerInterface, Transport
 
 from numaforge.lib.errors import HostError, HostRefusedError, HostUnreachableError
-from numaforge.ssh.login import Login, connect
+from numaforge.ssh.login import connect
 from numaforge.ssh.openssh import Destination, Question
 
 
@@ -61,5 +61,5 @@ def test_login_that_is_cut(tmp_path: Path, keys: int, error: type[HostError], me
         server.start()
         settings["port"] = [str(listener.getsockname()[1])]
         with pytest.raises(error, match=message):
-            connect(Destination(Question("gpu-01"), settings), Login(agent=False))
+            connect(Destination(Question("gpu-01"), settings), {"ssh_allow_agent": False})
         server.join()

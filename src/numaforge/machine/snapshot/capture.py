@@ -131,14 +131,13 @@ def _sections(lines: Sequence[str]) -> Snapshot:
     attributes: dict[str, list[str]] = {}
     links: dict[str, str] = {}
     unreadable: list[str] = []
-    blobs: dict[tuple[str, str], list[str]] = {}
+    blobs: dict[str, dict[str, list[str]]] = {kind: {} for kind in "tcCTP"}
     answers: dict[str, str] = {}
     sizes: dict[str, int] = {}
     blob: list[str] | None = None
     texts_begin = lines.index(_AS_THEY_ARE) if _AS_THEY_ARE in lines else len(lines)
-    for raw_line in lines[:texts_begin]:
-        # Bytes that are not UTF-8 are surrogates here.
-        line = raw_line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    for raw in lines[:texts_begin]:  # with surrogates of bytes that are not UTF-8
+        line = raw if raw.isascii() else raw.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         kind, _, rest = line.partition(" ")
         if kind == "" and blob is not None:
             blob.append(rest)
@@ -156,23 +155,18 @@ def _sections(lines: Sequence[str]) -> Snapshot:
         elif kind == "v":
             name, _, words = rest.partition(":")
             answers[name] = words
-        elif kind in ("t", "c", "C", "T", "P"):
-            blob = blobs[kind, rest] = []
+        elif kind in blobs:
+            blob = blobs[kind][rest] = []
         else:
             raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
-    cards = {
-        name: _bytes("".join(blobs.pop(("t", name))))
-        for kind, name in [*blobs]
-        if kind == "t" and name.endswith("/vpd")
-    }
-    texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}
-    texts |= pci_functions.cards(cards) | pci_functions.of_dump(sizes, blobs.get(("P", ""), ()))
-    texts |= _numbered(_bytes("".join(blobs.get(("T", ""), ()))))
+    cards = {name: _bytes(rows) for name, rows in blobs["t"].items() if name.endswith("/vpd")}
+    texts = {name: _decode(rows) for name, rows in blobs["t"].items() if name not in cards}
+    texts |= pci_functions.cards(cards) | pci_functions.of_dump(sizes, blobs["P"].get("", ()))
+    texts |= _numbered(_bytes(blobs["T"].get("", ())))
     as_they_are = "".join(f"{line}\n" for line in lines[texts_begin + 1 :])
     texts |= _numbered(as_they_are.encode("utf-8", "surrogateescape"))
-    commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
-    commands |= {name: "\n".join(lines_of) for (kind, name), lines_of in blobs.items() if kind == "C"}
-    commands |= answers
+    commands = {name: _decode(rows) for name, rows in blobs["c"].items()}
+    commands |= {name: "\n".join(rows) for name, rows in blobs["C"].items()} | answers
     nvml, nvidia_smi = commands.pop("nvml", None), commands.pop("nvidia-smi -q -x", None)
     return Snapshot(
         files=_clean({path: _small("\n".join(lines_of)) for path, lines_of in attributes.items()}, texts),
@@ -209,16 +203,14 @@ def _numbered(output: bytes) -> dict[str, str]:
             text_lines.append(text + b"\n")
         else:
             raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
+    files = {}
     for path, lines in texts.items():
         if path not in sizes and b"\n" in lines:
             del lines[lines.index(b"\n") + 1 :]
-    files = {path: b"".join(lines) for path, lines in texts.items()}
-    return {
-        f"/{path.decode('utf-8', 'replace')}": (
-            text[:-1] if sizes.get(path) == len(text) - 1 else text
-        ).decode("utf-8", "replace")
-        for path, text in files.items()
-    }
+        content = b"".join(lines)
+        content = content[:-1] if sizes.get(path) == len(content) - 1 else content
+        files[f"/{path.decode('utf-8', 'replace')}"] = content.decode("utf-8", "replace")
+    return files
 
 
 def _size(text: str, line: str) -> int:
@@ -242,17 +234,17 @@ def _nvml_answer(text: str) -> Mapping[str, Any]:
     return answer
 
 
-def _decode(hex_text: str) -> str:
-    return _bytes(hex_text).decode("utf-8", "replace")
+def _decode(rows: Iterable[str]) -> str:
+    return _bytes(rows).decode("utf-8", "replace")
 
 
-def _bytes(hex_text: str) -> bytes:
+def _bytes(rows: Iterable[str]) -> bytes:
+    hex_text = "".join(rows)
     try:
         return bytes.fromhex(hex_text)
     except ValueError as error:
-        raise SnapshotError(
-            f"the output holds a text that is not hex: {hex_text[:40]!r}", remedy="capture the host again"
-        ) from error
+        message = f"the output holds a text that is not hex: {hex_text[:40]!r}"
+        raise SnapshotError(message, remedy="capture the host again") from error
 
 
 def _resolved(targets: Mapping[str, str]) -> dict[str, str]:

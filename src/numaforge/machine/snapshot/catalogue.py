@@ -5,8 +5,10 @@ serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environ
 GPUs the name and the control group are taken, not the command line.
 """
 
+import json
 import re
 from itertools import groupby
+from pathlib import Path
 from posixpath import basename, dirname
 from typing import NamedTuple
 
@@ -25,69 +27,20 @@ class Attributes(NamedTuple):
     names: str
 
 
+_TABLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_KNOBS = groupby(sorted(path for path in KNOB_AT if path.startswith("/sys/")), dirname)
 ATTRIBUTES = (
-    Attributes(CPU, "online present possible isolated nohz_full smt/control smt/active"),
-    Attributes(
-        f"{CPU}/cpu[0-9]*",
-        "online topology/physical_package_id topology/core_id"
-        " topology/core_cpus|topology/thread_siblings|topology/core_cpus_list|topology/thread_siblings_list"
-        " topology/package_cpus|topology/core_siblings"
-        "|topology/package_cpus_list|topology/core_siblings_list",
-    ),
-    Attributes(f"{CPU}/cpu[0-9]*/cache/index[0-9]*", "level type size shared_cpu_map|shared_cpu_list"),
-    # Frequencies themselves stay out: reading scaling_cur_freq interrupts the CPU that it asks.
-    Attributes(
-        f"{CPU}/cpu[0-9]*/cpufreq",
-        "scaling_driver scaling_governor scaling_available_governors"
-        " energy_performance_preference energy_performance_available_preferences",
-    ),
-    Attributes(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*", "name latency"),
-    Attributes(NUMA, "online possible has_generic_initiator"),
-    Attributes(f"{NUMA}/node[0-9]*", "cpumap|cpulist distance meminfo"),
-    Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
-    Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
-    *(
-        Attributes(folder, " ".join(path.rpartition("/")[2] for path in paths))
-        for folder, paths in groupby(sorted(path for path in KNOB_AT if path.startswith("/sys/")), dirname)
-    ),
-    Attributes(
-        "/sys/bus/pci/devices/*",
-        "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",
-    ),
-    # Below the drivers' own folders, so that other functions are not even looked at.
-    Attributes(
-        "/sys/bus/pci/drivers/amdgpu/*:*:*.*",
-        "product_name mem_info_vram_total current_compute_partition current_memory_partition"
-        " available_compute_partition|compute_partition_config/supported_xcp_configs"
-        " available_memory_partition xgmi_hive_info/xgmi_hive_id"
-        " compute_partition_config/xcp_config compute_partition_config/supported_nps_configs"
-        " ras/umc_err_count ras/gfx_err_count ras/sdma_err_count ras/xgmi_wafl_err_count",
-    ),
-    Attributes("/sys/devices/virtual/kfd/kfd/topology/nodes/*", "properties mem_banks/0/properties"),
-    Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
-    Attributes("/proc/driver/nvidia", "version params"),
-    Attributes("/sys/bus/pci/drivers/nvidia/*:*:*.*", "resource"),
-    Attributes("/sys/kernel/mm/memory_peers/*", "version"),
-    Attributes("/sys/module/nvidia", "version"),
-    Attributes("/sys/class/net/*", "type speed"),
-    # Of netdevs that a device has: those of containers are many.
-    Attributes("/sys/class/net/*/device/net/*", "mtu operstate"),
-    Attributes("/sys/class/net/*/bonding", "slaves"),
-    Attributes("/sys/class/infiniband/*", "node_type parent fw_ver board_id"),
-    Attributes("/sys/class/infiniband/*/device", "sriov_numvfs sriov_totalvfs"),
-    Attributes("/sys/class/infiniband_verbs/uverbs*", "ibdev"),
-    Attributes("/sys/class/infiniband_mad/[iu]*", "ibdev"),
-    # Y is shared, N exclusive: the variable that `rdma system` shows and sets. Not there before Linux 5.2.
-    Attributes("/sys/module/ib_core/parameters", "netns_mode"),
-    Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
-    Attributes("/sys/fs/cgroup", "cgroup.controllers"),
-    # The maker's name of the machine, and its firmware; serial numbers and asset tags are left out.
-    Attributes("/sys/class/dmi/id", "sys_vendor product_name bios_version"),
-    # hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
-    Attributes("/proc", "meminfo swaps version hwloc-nofile-info"),
-    Attributes("/proc/sys/net/ipv4/conf/all", "arp_announce arp_ignore rp_filter"),
-    Attributes("/proc/sys/net/ipv4/conf/default", "arp_announce arp_ignore rp_filter"),
+    *(Attributes(folders, names) for folders, names in _TABLES["attributes"].items()),
+    *(Attributes(folder, " ".join(map(basename, paths))) for folder, paths in _KNOBS),
 )
+"""Those of catalogue.json, and the knobs.
+
+Frequencies themselves stay out: reading scaling_cur_freq interrupts the CPU that it asks. GPUs are below
+their drivers' own folders, so that other functions are not even looked at, and MTUs below devices: netdevs of
+containers are many. netns_mode is Y for shared, N for exclusive, as `rdma system` has it, from Linux 5.2 on.
+Of the machine's DMI its maker's name and its firmware are taken, no serial numbers and asset tags.
+hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
+"""
 
 PLANNED = (
     Attributes(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*", "disable"),

@@ -43,21 +43,21 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     distribution = _distribution(snapshot, units, has_unit=bool(unit_texts))
     version = _version(snapshot, distribution, binary)
     problem = None if version else _problem(snapshot.commands, binary)
-    traces = (version, problem, binary, command_line, distribution)
-    if not unit_texts and all(trace is None for trace in traces):
+    if not unit_texts and command_line is None and {version, problem, binary, distribution} == {None}:
         return None
-    logins = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
+    brand = catalogue.DISTRIBUTIONS.get(distribution or "")
+    logins = brand.logins if brand else catalogue.LOGINS
     login = next((path for path in logins if path in snapshot.commands.get("present", "").split()), None)
     own_unit = catalogue.UNIT if unit_texts else None
     unit_flags = _arguments(_expanded(unit, snapshot.files))
     arguments_file = arguments_text = None
-    if distribution:  # a kubelet.service that is left starts nothing
-        names = map(posixpath.basename, catalogue.DISTRIBUTIONS[distribution].units)
+    if brand:  # a kubelet.service that is left starts nothing
+        names = map(posixpath.basename, brand.units)
         own_unit = next((name for name in names if name in units.main_pids), None)
         unit, our_drop_in = _ServiceUnit(), ""
-        arguments_file = catalogue.DISTRIBUTIONS[distribution].arguments
+        arguments_file = brand.arguments
         arguments_text = snapshot.files.get(arguments_file) if arguments_file else None
-        unit_flags = _flags_of(distribution, login, arguments_text) if own_unit else ()
+        unit_flags = _flags_of(brand, login, arguments_text or "") if own_unit else ()
     unit_config_dir = flag_value(unit_flags, "config-dir")
     added_flags = [word for word in our_drop_in.split() if word.startswith("--config-dir=")]
     if unit_config_dir is None:
@@ -65,9 +65,11 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     flags = unit_flags if command_line is None else _arguments(command_line)
     config_file = flag_value(flags, "config")
     config_dir = (added_flags and unit_config_dir) or flag_value(flags, "config-dir")
-    folder = catalogue.DISTRIBUTIONS[distribution].config_dir if distribution else None
-    line_of_ours = arguments_text is not None and config_dir == folder
+    line_of_ours = arguments_text is not None and brand is not None and config_dir == brand.config_dir
     root_dir = flag_value(flags, "root-dir") or ROOT_DIR
+    below = (*catalogue.STATE_FILES, catalogue.DEVICE_CHECKPOINT)
+    paths = {name: posixpath.join(root_dir, name) for name in below}
+    below_root = {name: snapshot.files[path] for name, path in paths.items() if path in snapshot.files}
     return KubeletInstall(
         version=version,
         unit=own_unit,
@@ -81,19 +83,13 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         config_text=snapshot.files.get(config_file) if config_file else None,
         drop_ins=_drop_ins_below(snapshot.files, config_dir) if config_dir else {},
         root_dir=root_dir,
-        state_files={
-            name: text
-            for name in catalogue.STATE_FILES
-            if (text := snapshot.files.get(posixpath.join(root_dir, name))) is not None
-        },
+        state_files={name: below_root[name] for name in catalogue.STATE_FILES if name in below_root},
         running=command_line is not None or bool(distribution and own_unit),
         binary=binary,
         problem=problem,
         distribution=distribution,
         login=login,
-        plugin_resources=read_plugin_resources(
-            snapshot.files.get(posixpath.join(root_dir, catalogue.DEVICE_CHECKPOINT), "")
-        ),
+        plugin_resources=read_plugin_resources(below_root.get(catalogue.DEVICE_CHECKPOINT, "")),
     )
 
 
@@ -109,20 +105,14 @@ def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | 
     return None
 
 
-def _flags_of(distribution: str, login: str | None, arguments: str | None) -> tuple[str, ...]:
-    """Return the flags that a distribution gives a kubelet whose command line cannot be seen.
+def _flags_of(brand: catalogue.Distribution, login: str | None, arguments: str) -> tuple[str, ...]:
+    """Return a distribution's flags; those of an admin of k3s (`kubelet-arg`) stand in files with secrets.
 
-    Those of an admin of k3s and RKE2 (`kubelet-arg`) stand in files with secrets, and are not read.
+    MicroK8s' kubelite reads its file so: no comments, no quotes, split at blanks.
     """
-    if catalogue.DISTRIBUTIONS[distribution].arguments:
-        return _arguments_of_file(arguments or "")
-    flags = {"config-dir": catalogue.DISTRIBUTIONS[distribution].config_dir, "kubeconfig": login}
-    return tuple(f"--{name}={value}" for name, value in flags.items() if value)
-
-
-def _arguments_of_file(text: str) -> tuple[str, ...]:
-    """Return a file's arguments as MicroK8s' kubelite reads them: no comments, no quotes, split at blanks."""
-    lines = (line.strip() for line in catalogue.expand_snap(text).splitlines())
+    if not brand.arguments:
+        return (f"--config-dir={brand.config_dir}", *([f"--kubeconfig={login}"] if login else []))
+    lines = (line.strip() for line in catalogue.expand_snap(arguments).splitlines())
     plain = (re.sub("[\"']", "", line) for line in lines if not line.startswith("#"))
     return tuple(word for line in plain for word in line.split())
 

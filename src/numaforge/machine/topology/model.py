@@ -76,11 +76,9 @@ class CoreCaches:
 
 @dataclass(frozen=True)
 class Cpufreq:
-    """Frequency scaling as the kernel offers it.
+    """Frequency scaling: the governor of each CPU now, and its energy_performance_preference, if any.
 
-    `governors` maps CPU -> the governor it runs now; `available` lists the governors that every CPU offers;
-    `energy_preferences` maps CPU -> energy_performance_preference where the driver has one, with
-    `available_energy_preferences` the values that every CPU accepts.
+    The available ones are those that every CPU accepts.
     """
 
     driver: str | None
@@ -219,8 +217,7 @@ class FabricState(KnownKeysOnly):
 class Gpu(KnownKeysOnly):
     """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
 
-    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None
-    where they are not known, and empty where there are none.
+    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN. `gpu_instances` is None where unknown.
     """
 
     pci_address: str
@@ -477,9 +474,7 @@ class NvidiaInstall(KnownKeysOnly):
     gpu_memory_mode: str | None = None
     gpu_memory_mode_next: str | None = None
     imex_list: str | None = None  # SHA-256 of that list, a node on each line
-    imex_commands: bool | None = (
-        None  # the host's IMEX daemon takes commands by a socket, as the DRA driver asks
-    )
+    imex_commands: bool | None = None  # the host's IMEX daemon takes commands by a socket, for the DRA driver
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
     if pids is None or present is None:
         return None
     files, present_paths = snapshot.files, frozenset(present.split())
+    clock = snapshot.commands.get("timedatectl NTPSynchronized", "")
     manager = next((name for file, name in _MANAGERS.items() if f"/usr/bin/{file}" in present_paths), None)
     return Userland(
         processes=tuple(_processes(files, pids, read_units(snapshot))),
@@ -33,9 +34,7 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
         upgrades=_upgrades(files, present_paths, manager),
         upgrades_skip=tuple(_skipped(files)),
         containerd=_containerd(snapshot, present_paths),
-        clock_synchronised={"yes": True, "no": False}.get(
-            snapshot.commands.get("timedatectl NTPSynchronized", "")
-        ),
+        clock_synchronised={"yes": True, "no": False}.get(clock),
         swaps=_swaps(files),
         swap_units=tuple(sorted(PurePosixPath(path).name for path in present_paths if _brings_swap(path))),
         swap_kept_off="/etc/systemd/system/swap.d/90-numaforge.conf" in present_paths,
@@ -54,10 +53,9 @@ def _claim_drivers(present: frozenset[str]) -> tuple[str, ...] | None:
     """Return the drivers with a socket: NAME-reg.sock, or NAME-UID-reg.sock during a rolling update."""
     if catalogue.CLAIM_DRIVERS not in present:
         return None
-    sockets = (path for path in present if path.startswith(f"{catalogue.CLAIM_DRIVERS}/"))
-    return tuple(
-        sorted({PurePosixPath(path).name.removesuffix("-reg.sock").partition("-")[0] for path in sockets})
-    )
+    names = (path.rpartition("/") for path in present)
+    sockets = (name for folder, _, name in names if folder == catalogue.CLAIM_DRIVERS)
+    return tuple(sorted({name.removesuffix("-reg.sock").partition("-")[0] for name in sockets}))
 
 
 def _processes(files: Mapping[str, str], pids: str, units: Units) -> Iterator[HostProcess]:
@@ -84,6 +82,7 @@ def _limit(text: str, name: str) -> int | None:
 
 
 _MANAGERS = {"apt-mark": "apt", "dnf": "dnf", "dnf5": "dnf", "zypper": "zypper"}
+_LOCKS = ("dnf/plugins/versionlock.list", "dnf/versionlock.toml", "zypp/locks")
 _HOLDS_OF_DNF = frozenset({"/usr/bin/dnf5", "/etc/dnf/plugins/versionlock.conf"})
 
 
@@ -110,15 +109,12 @@ def package_kind(name: str) -> str | None:
 
 def _locked(files: Mapping[str, str]) -> Iterator[str]:
     """Yield the packages that dnf's versionlock and zypper's locks name."""
-    for entry in re.findall(
-        r"^(?!#|!)(\S+)", files.get("/etc/dnf/plugins/versionlock.list", ""), re.MULTILINE
-    ):
+    of_dnf, of_dnf5, of_zypper = (files.get(f"/etc/{name}", "") for name in _LOCKS)
+    for entry in re.findall(r"^(?!#|!)(\S+)", of_dnf, re.MULTILINE):
         evr = re.fullmatch(r"(.+)-[0-9]+:[^-]+-[^-]+", entry)
         yield evr[1] if evr else entry
-    yield from re.findall(
-        r'^[ \t]*name\s*=\s*"([^"]+)"', files.get("/etc/dnf/versionlock.toml", ""), re.MULTILINE
-    )
-    yield from re.findall(r"^solvable_name:\s*(\S+)", files.get("/etc/zypp/locks", ""), re.MULTILINE)
+    yield from re.findall(r'^[ \t]*name\s*=\s*"([^"]+)"', of_dnf5, re.MULTILINE)
+    yield from re.findall(r"^solvable_name:\s*(\S+)", of_zypper, re.MULTILINE)
 
 
 _APT_PERIODIC = re.compile(r'^[ \t]*APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', re.MULTILINE)

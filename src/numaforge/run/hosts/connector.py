@@ -14,7 +14,7 @@ from pyinfra.connectors.util import CommandOutput, extract_control_arguments, ma
 from numaforge.lib import shell
 from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.run.hosts.errors import HostConnectError, fault
-from numaforge.ssh import Destination, Login, ask_openssh, connect, destination_of
+from numaforge.ssh import Destination, ask_openssh, connect, destination_of
 from numaforge.ssh.openssh import CHECKING
 
 
@@ -48,8 +48,9 @@ class OpenSshConnector(SSHConnector):
         retries = self.data["ssh_connect_retries"]
         while True:
             try:
-                login = Login.of(dict(self.data), self.state.config.CONNECT_TIMEOUT or 10)
-                self.client = connect(destination(self.host), login)  # type: ignore[assignment] # has what is used
+                seconds = self.state.config.CONNECT_TIMEOUT or 10
+                client = connect(destination(self.host), dict(self.data), seconds)
+                self.client = client  # type: ignore[assignment] # has what is used
                 return
             except HostUnreachableError as error:
                 if retries <= 0:
