@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.gobuild import KUBERNETES, go
 from numaforge.lib.cpulist import format_cpulist, parse_cpulist
 from numaforge.machine.snapshot.model import Snapshot
-from numaforge.machine.topology.cpus import node_cpus, parse_mask
+from numaforge.machine.topology.cpus import first_set, parse_mask
 from tests.fixtures.trees import mask
 from tests.machines.facts import KUBELET_VERSION, Facts, groups
 
@@ -64,7 +64,7 @@ def write_tree(snapshot: Snapshot, root: Path) -> None:
             _write(root, f"{cache[1]}/shared_cpu_map", mask(cpus, max(cpus, default=0) + 1))
             _write(root, f"{cache[1]}/id", f"{min(cpus, default=0)}\n")
         if node := _NUMA_NODE.fullmatch(path):
-            for cpu in node_cpus({f"cpu{node[2]}": text}) or ():
+            for cpu in first_set({f"cpu{node[2]}": text}, (f"cpu{node[2]}",), "") or ():
                 _file(root, f"{node[1]}/cpu{cpu}").symlink_to(f"../../cpu/cpu{cpu}")
 
 

@@ -108,7 +108,6 @@ def read_once(source: str) -> str:
 
 
 def _listed(source: str) -> Mapping[str, Any]:
-    """Return what `ansible-inventory --list` prints."""
     beside = Path(sys.executable).with_name("ansible-inventory")
     program = shutil.which("ansible-inventory") or (str(beside) if beside.is_file() else None)
     if program is None:

@@ -51,11 +51,7 @@ class DocumentKind(Generic[Held]):
         return {"schema": self.number, **body}
 
     def decode(self, document: object) -> Held:
-        """Return the content of a document.
-
-        Raises `error`, with the place of the first mistake, for another schema and for a missing, unknown or
-        invalid field. Accepts a `$schema`, for editors.
-        """
+        """Return a document's content, which may have a `$schema`; raises `error` for the first mistake."""
         from pydantic import ValidationError
 
         if not isinstance(document, dict):
@@ -118,8 +114,6 @@ def newer(error: type[NumaforgeError], name: str, number: int, newest: int) -> N
 
 
 class _Cpulist:
-    """A set of CPUs, written as a cpulist."""
-
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core.core_schema import (
             no_info_after_validator_function,

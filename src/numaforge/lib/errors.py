@@ -4,10 +4,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of `numaforge`; BLOCKED, ROLLED_BACK and HELD are those of nodes to change.
-
-    UNREACHABLE: a host did not answer, and nothing worse is known of the others.
-    """
+    """Exit codes of `numaforge`; BLOCKED, ROLLED_BACK and HELD are those of nodes to change."""
 
     YES = 0
     NO = 1
@@ -15,7 +12,7 @@ class ExitCode(IntEnum):
     BLOCKED = 3
     ROLLED_BACK = 4
     HELD = 5
-    UNREACHABLE = 6
+    UNREACHABLE = 6  # a host did not answer, and nothing worse is known of the others
     INTERRUPTED = 130  # as a shell reports SIGINT
 
 
@@ -41,9 +38,8 @@ class NumaforgeError(Exception):
 
     def at(self, where: str) -> "NumaforgeError":
         """Return the same error with `place` (a host, a file) put before the place it already names."""
-        located = type(self)(
-            self.message, where=f"{where}: {self.where}" if self.where else where, remedy=self.remedy
-        )
+        place = f"{where}: {self.where}" if self.where else where
+        located = type(self)(self.message, where=place, remedy=self.remedy)
         located.__cause__ = self.__cause__
         return located
 

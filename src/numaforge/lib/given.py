@@ -136,7 +136,6 @@ def _open(path: str | Path) -> int:
 
 
 def _all_of(descriptor: int, most: int) -> bytes | None:
-    """Return all bytes of a descriptor, None where there are more than `most`."""
     chunks: list[bytes] = []
     size = 0
     try:

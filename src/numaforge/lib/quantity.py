@@ -223,12 +223,10 @@ def _of_digits(digits: str) -> int:
 
 
 def _digits_of(number: int) -> str:
-    """Return decimal digits, beyond Python's limit for one conversion."""
     return str(number) if abs(number) < _UNPRINTED else f"{Decimal(number):f}"
 
 
 def _lower_bits(number: int) -> int:
-    """Return a number wrapped to an int64."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -240,7 +238,6 @@ def _is_small(notation: str, exponent: int, integer: str, decimals: str) -> bool
 
 
 def _without_factor(number: int, factor: int) -> tuple[int, int]:
-    """Return a number without a factor, and the factor's multiplicity."""
     powers = [factor]
     while number % powers[-1] == 0:
         powers.append(powers[-1] ** 2)

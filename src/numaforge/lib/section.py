@@ -100,7 +100,7 @@ def validated(
     if len(mistakes) == 1:
         field, message = mistakes[0]
         raise error(message, where=f"{file}: {field}" if field else file)
-    lines = "".join(f"\n  {field}: {message}" if field else f"\n  {message}" for field, message in mistakes)
+    lines = "".join(f"\n  {field}{': ' if field else ''}{message}" for field, message in mistakes)
     raise error(f"{len(mistakes)} mistakes:{lines}", where=file)
 
 
@@ -117,7 +117,6 @@ def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: t
 
 
 def _places(key: str, section: type[Section], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the sections that know a key."""
     for name, field in _fields(section).items():
         if name == key and above:
             yield above
@@ -133,7 +132,6 @@ def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Secti
 
 
 def _fields(section: type[Section]) -> dict[str, FieldInfo]:
-    """Return the fields of a section by their names in a profile."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 

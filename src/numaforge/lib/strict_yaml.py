@@ -26,8 +26,6 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _NotAcceptedError(Exception):
-    """A mistake in a YAML text, with its line, counted from 1."""
-
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
         self.line = line

@@ -66,7 +66,6 @@ def tell_holders(pattern: str) -> None:
 
 
 def _groups(units: list[str]) -> dict[str, str]:
-    """Return the control groups of units; empty where systemd does not answer."""
     if not units:
         return {}
     command = ["systemctl", "show", "-p", "Id,ControlGroup", *units]

@@ -178,7 +178,6 @@ class _Jump:
             raise HostUnreachableError(f"the jump host {self._question.name} {why}") from error
 
     def _connection(self, asked_at: float, seconds: float) -> socket.socket:
-        """Connect to OpenSSH's socket; fails with the jump host."""
         with self._lock:
             if self._failed is not None and self._failed[0] >= asked_at:
                 raise self._failed[1]

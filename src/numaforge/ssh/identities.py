@@ -92,7 +92,6 @@ def _asked_password(path: str) -> str:
 
 
 def _with_certificates(plain: PKey, certificates: Iterable[str]) -> Iterator[PKey]:
-    """Yield a key with each of its certificates, and then without."""
     for path in certificates:
         key = copy(plain)
         try:

@@ -108,7 +108,6 @@ class KnownKeys(MissingHostKeyPolicy):
         return any(_is_revoked_by(file, key) for file in self._destination.files("revokedhostkeys"))
 
     def _why_not_certified(self, blob: bytes) -> str:
-        """Return why a certificate is not accepted, "" where it is."""
         certificate = _Certificate.of(blob)
         authorities = [entry.key for entry in self._known if entry.mark == "@cert-authority"]
         if certificate.authority not in authorities:
@@ -259,7 +258,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _known_key(line: str) -> KnownKey | None:
-    """Return a line's key; None for one that is unreadable."""
     words = line.split()
     mark = words.pop(0) if words[0].startswith("@") else ""
     try:
@@ -279,6 +277,5 @@ def _is_revoked_by(file: str, key: PKey) -> bool:
 
 
 def _fingerprint(key: PKey) -> str:
-    """Return a key's fingerprint as OpenSSH prints it."""
     digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
     return f"{key.get_name()} SHA256:{digest}"

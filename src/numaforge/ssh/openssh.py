@@ -145,15 +145,12 @@ def _split_paths(line: str) -> list[str]:
     """Split the paths of a line of `ssh -G`, which does not quote those with spaces."""
     words, paths = line.split(" "), []
     while words:
-        ends = (end for end in range(len(words), 1, -1) if _exists(" ".join(words[:end])))
+        starts = ((end, " ".join(words[:end])) for end in range(len(words), 1, -1))
+        ends = (end for end, path in starts if os.path.exists(_expanded(path)))  # noqa: PTH110 (for every host)
         end = next(ends, 1)
         paths.append(" ".join(words[:end]))
         words = words[end:]
     return [path for path in paths if path != "none"]
-
-
-def _exists(path: str) -> bool:
-    return os.path.exists(_expanded(path))  # noqa: PTH110 (for every host)
 
 
 def _expanded(path: str) -> str:

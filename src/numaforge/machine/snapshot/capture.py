@@ -257,7 +257,6 @@ def _resolved(targets: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Return files by path, without secrets and without the mounts of containers."""
     files = dict(attributes)
     for path, text in texts.items():
         if path == catalogue.CPUINFO:
@@ -381,7 +380,7 @@ class _Tree:
         pods = self._pods(texts)
         functions = self._pci_functions()
         configs = {f"{folder}/config": self._bytes(f"{folder}/config") for folder in functions}
-        texts |= pci_functions.spaces(configs)
+        texts |= {path: pci_functions.as_text(one) for path, one in configs.items() if one is not None}
         for path in (f"{function}/iommu_group/type" for function in functions):
             if kind := self._small(path):
                 attributes[path] = kind
@@ -464,7 +463,6 @@ class _Tree:
         return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in claims)
 
     def _processes(self, names: str) -> list[str]:
-        """Return the folders of the processes with these names."""
         comms = (path for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names.split())
         return list(map(posixpath.dirname, comms))
 
@@ -480,7 +478,6 @@ class _Tree:
                 yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), included_by)
 
     def _words(self) -> dict[str, str]:
-        """Return the script's lines of words."""
         candidates = (path for glob in catalogue.PRESENT for path in self._glob(glob))
         present = [path for path in candidates if self._find(path) or self._link(path) is not None]
         facts = {"present": " ".join(present)}

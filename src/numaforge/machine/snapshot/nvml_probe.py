@@ -243,15 +243,9 @@ class _Probe:
                 info = self.ask("nvmlGpuInstanceGetInfo", handle)
                 if info is None:
                     return None
-                placement = info.placement
-                instances.append(
-                    {
-                        "id": info.id,
-                        "profile": info.profileId,
-                        "start": placement.start,
-                        "size": placement.size,
-                    }
-                )
+                at = info.placement
+                row = {"id": info.id, "profile": info.profileId, "start": at.start, "size": at.size}
+                instances.append(row)
         return sorted(instances, key=lambda one: one["id"])
 
     def mig_devices(self, device: Any, most: int) -> list[dict[str, Any]]:

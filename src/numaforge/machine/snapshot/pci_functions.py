@@ -25,11 +25,6 @@ def of_dump(sizes: Mapping[str, int], rows: Iterable[str]) -> dict[str, str]:
     return {path: as_text(dump[end - sizes[path] : end]) for path, end in ends.items()}
 
 
-def spaces(read: Mapping[str, bytes | None]) -> dict[str, str]:
-    """Return configuration spaces by path as text."""
-    return {path: as_text(space) for path, space in read.items() if space is not None}
-
-
 def as_text(space: bytes) -> str:
     """Return the rows that are not all zero as `OFFSET:HEX`, then the size; no serial number."""
     clean = bytearray(space)

@@ -75,7 +75,6 @@ def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartiti
 
 
 def _compute_nodes(address: str, files: Mapping[str, str]) -> list[int | None]:
-    """Return the memory of each compute node that belongs to this GPU."""
     domain, bus, device = (int(part, 16) for part in address.partition(".")[0].split(":"))
     location = domain, bus << 8 | device << 3
     memories = []

@@ -77,7 +77,7 @@ def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
 
     def siblings(cpu: int) -> CpuSet | None:
         files = inventory.files.get(cpu, {})
-        return _first_set(files, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
+        return first_set(files, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
 
     identities = {
         cpu: (stanza.get("physical id"), stanza.get("core id")) for cpu, stanza in inventory.stanzas.items()
@@ -107,7 +107,7 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
     def siblings(cpu: int) -> CpuSet | None:
         files = inventory.files.get(cpu, {})
         names = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
-        return _first_set(files, names)
+        return first_set(files, names)
 
     id_of = {cpu: _package_id(inventory, cpu) for cpu in inventory.cpus.online}
     groups = _partition(
@@ -145,7 +145,6 @@ def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
 
 
 def _caches(files: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
-    """Return each cache of a CPU, at every level, with its kind."""
     files_of: dict[str, dict[str, str]] = {}
     for name, text in files.items():
         if match := _CACHE_FILE.fullmatch(name):
@@ -153,7 +152,7 @@ def _caches(files: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
     caches = []
     for cache in files_of.values():
         level, size = digits(cache.get("level", "")), _SIZE.fullmatch(cache.get("size", "").strip())
-        cpus = _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder="")
+        cpus = first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder="")
         if level is not None and cpus:
             # Virtual machines show "0K" for a cache whose size the hypervisor hides.
             size_bytes = (int(size[1]) * _UNITS[size[2]] or None) if size else None
@@ -201,19 +200,13 @@ def cpu_set(files: Mapping[str, str], path: str) -> CpuSet | None:
     return _parse(files[path], path, mask=False) if path in files else None
 
 
-def _first_set(files: Mapping[str, str], names: Iterable[str], folder: str = "topology/") -> CpuSet | None:
+def first_set(files: Mapping[str, str], names: Iterable[str], folder: str = "topology/") -> CpuSet | None:
+    """Return the first set of CPUs that is not empty, of files that hold masks, or lists, by their names."""
     for name in names:
         text = files.get(folder + name)
-        if text is not None and (cpus := _parse(text, name, mask=not name.endswith("_list"))):
+        if text is not None and (cpus := _parse(text, name, mask=not name.endswith("list"))):
             return cpus
     return None
-
-
-def node_cpus(files: Mapping[str, str]) -> CpuSet | None:
-    """Return the CPUs in a NUMA node's folder, offline ones included, or None where it lists none."""
-    if "cpumap" in files:
-        return _parse(files["cpumap"], "cpumap", mask=True)
-    return _parse(files["cpulist"], "cpulist", mask=False) if "cpulist" in files else None
 
 
 def _parse(text: str, name: str, *, mask: bool) -> CpuSet:

@@ -45,7 +45,6 @@ def read_holders_doubt(snapshot: Snapshot, root_dir: str) -> str | None:
 
 
 def _told(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
-    """Return the answer of the kubelet's pod-resources API; None without one."""
     try:
         listed = parse_json(snapshot.files.get(posixpath.join(root_dir, catalogue.POD_RESOURCES), ""))
     except NotJsonError:

@@ -25,8 +25,6 @@ _NO_ANSWER = ("0", "124", "137", "143")
 
 @dataclass
 class _ServiceUnit:
-    """The merged [Service] sections of a unit and its drop-ins."""
-
     exec_start: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     environment_files: list[str] = field(default_factory=list)
@@ -226,7 +224,6 @@ def _shell_words(text: str) -> list[str]:
 
 
 def _expanded(unit: _ServiceUnit, files: Mapping[str, str]) -> list[str]:
-    """Return the words of ExecStart as systemd would start them."""
     environment = dict(unit.environment)
     for path in unit.environment_files:
         for line in re.sub(r"\\\n", "", files.get(path, "")).splitlines():

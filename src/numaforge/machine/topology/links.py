@@ -244,7 +244,6 @@ def _named(topology: NodeTopology) -> Iterable[tuple[str, str, Device]]:
 
 
 def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
-    """The NICs by the name of their RDMA device, each once: a function may have several interfaces."""
     rdma = {nic.rdma_device: nic for nic in nics if nic.rdma_device is not None}
     if not rdma:
         rdma = {nic.interface or nic.pci_address: nic for nic in nics}

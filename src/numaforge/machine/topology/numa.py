@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from numaforge.lib.given import digits
 from numaforge.lib.quantity import format_bytes, parse_bytes
 from numaforge.machine.snapshot.catalogue import NUMA
-from numaforge.machine.topology.cpus import cpu_set, node_cpus
+from numaforge.machine.topology.cpus import cpu_set, first_set
 from numaforge.machine.topology.model import CpuSet, HugepagePool, NodeTopology, NumaNode
 
 _NODE_FILE = re.compile(r"/sys/devices/system/node/node([0-9]{1,9})/(.+)")
@@ -24,7 +24,7 @@ def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode,
     return tuple(
         NumaNode(
             id=node,
-            cpus=(node_cpus(files_of) or frozenset()) & online,
+            cpus=(first_set(files_of, ("cpumap", "cpulist"), "") or frozenset()) & online,
             memory_bytes=meminfo_bytes(files_of.get("meminfo", ""), "MemTotal"),
             distances=_distances(files_of.get("distance", ""), frozenset(by_node), listed),
             hugepages=read_pools(files_of),

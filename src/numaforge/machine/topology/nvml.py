@@ -215,7 +215,6 @@ def _offers(profiles: Iterable[Mapping[str, Any]]) -> tuple[MigProfileOffer, ...
 
 
 def _faults(mask: int | None) -> tuple[str, ...] | None:
-    """Return the faults in the mask, None where it reports nothing."""
     if not mask:
         return None
     configuration = mask >> _CONFIGURATION_SHIFT & 0xF

@@ -53,7 +53,6 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
 
 
 def _space(text: str | None) -> bytes | None:
-    """Return a whole configuration space; None where it is unknown."""
     space = from_text(text or "")
     # A function that has fallen off the bus reads as all ones.
     return space if len(space) >= _EXTENDED_BYTES and space[:4] != b"\xff\xff\xff\xff" else None

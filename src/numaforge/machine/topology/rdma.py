@@ -19,8 +19,6 @@ _NETNS = {"Y": "shared", "1": "shared", "N": "exclusive", "0": "exclusive"}
 
 
 class _Sysfs(NamedTuple):
-    """What sysfs shows, indexed once for all devices."""
-
     files: Mapping[str, str]
     ports: Mapping[str, Mapping[int, Mapping[str, str]]]
     addresses: Mapping[str, str]  # of RDMA devices

@@ -167,7 +167,6 @@ def _unfinished(snapshot: Snapshot) -> Unfinished | None:
 
 
 def _product(files: Mapping[str, str]) -> str | None:
-    """Return maker and product; None where the firmware has placeholders."""
     names = (_one_line(files, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name"))
     real_names = [name for name in names if name and not _NOT_TOLD.search(name)]
     return " ".join(dict.fromkeys(real_names)) if len(real_names) == 2 else None
@@ -258,7 +257,6 @@ def _architecture(files: Mapping[str, str]) -> str | None:
 
 
 def _loadable_modules(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the modules of the catalogue that are on the disk for the running kernel."""
     pattern = re.compile(
         rf"/lib/modules/{re.escape(_kernel(snapshot.files) or '')}/(?:.*/)?(\w+)\.ko(?:\.\w+)?"
     )

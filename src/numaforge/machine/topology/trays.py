@@ -127,7 +127,5 @@ def _differing(rack: str, subject: str, values: Mapping[str, str | None]) -> lis
 
 
 def _list_of(tray: Tray) -> str | None:
-    if tray.nodes is None:
-        return None
     counted = "" if tray.nodes_count is None else f" ({tray.nodes_count} nodes)"
-    return f"{tray.nodes[:_SHOWN]}{counted}"
+    return None if tray.nodes is None else f"{tray.nodes[:_SHOWN]}{counted}"

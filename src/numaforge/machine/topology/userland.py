@@ -122,7 +122,6 @@ _APT_BLACKLIST = re.compile(r"Unattended-Upgrade::Package-Blacklist(?:::)?\s*\{"
 
 
 def _upgrades(files: Mapping[str, str], present: frozenset[str], manager: str | None) -> bool | None:
-    """Say whether packages are upgraded unattended; apt's later file wins."""
     if manager == "apt":
         periodic = [found for _, text in _apt_files(files) for found in _APT_PERIODIC.findall(text)]
         return bool(periodic) and periodic[-1] not in ("", "0")
