@@ -239,15 +239,11 @@ def _named(topology: NodeTopology) -> Iterable[tuple[str, str, Device]]:
         yield names[gpu.pci_address], model_of(gpu), gpu
     for number, one in enumerate(sorted(topology.accelerators, key=lambda one: one.pci_address)):
         yield f"ACC{number}", one.name or f"{one.vendor}:{one.device}", one
-    for number, (label, nic) in enumerate(_nics(topology.nics)):
-        yield f"NIC{number}", label, nic
-
-
-def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
-    rdma = {nic.rdma_device: nic for nic in nics if nic.rdma_device is not None}
-    if not rdma:
-        rdma = {nic.interface or nic.pci_address: nic for nic in nics}
-    return sorted(rdma.items(), key=lambda named: natural(named[0]))
+    # By the name of their RDMA device, each once: a function may have several interfaces.
+    nics = {nic.rdma_device: nic for nic in topology.nics if nic.rdma_device is not None}
+    nics = nics or {nic.interface or nic.pci_address: nic for nic in topology.nics}
+    for number, label in enumerate(sorted(nics, key=natural)):
+        yield f"NIC{number}", label, nics[label]
 
 
 def is_direct_nic(function: PciFunction) -> bool:

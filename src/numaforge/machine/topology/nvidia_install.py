@@ -41,14 +41,18 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
     loaded = files.get("/sys/module/nvidia/version", "").strip() or (version[0] if version else None)
     present = snapshot.commands.get("present")
     paths = None if present is None else frozenset(present.split())
+    # One that lies behind another link has no version in its name.
+    targets = (target for path, target in sorted(snapshot.links.items()) if "libnvidia-ml" in path)
+    libraries = map(_LIBRARY.search, targets)
+    modules = [p.removeprefix("/sys/module/") for p in paths or () if p.startswith("/sys/module/")]
     imex_commands = snapshot.commands.get("imex commands")
     install = NvidiaInstall(
         loaded=loaded,
         open_module="Open Kernel Module" in version_line if version_line else None,
         on_disk=snapshot.commands.get("modinfo nvidia", "").strip() or None,
-        library=_library(snapshot.links),
+        library=next((match[1] for match in libraries if match), None),
         packages=_nvidia_packages(snapshot.commands.get("packages")),
-        kernel_modules=None if paths is None else tuple(sorted(_loaded_modules(paths))),
+        kernel_modules=None if paths is None else tuple(sorted(modules)),
         daemons=read_daemons(snapshot),
         nouveau_kept_out=_nouveau_kept_out(files),
         char_links=_char_links(paths),
@@ -101,12 +105,6 @@ def _asked_memory_mode(files: Mapping[str, str]) -> str | None:
     return modes[-1] if modes else ""
 
 
-def _library(links: Mapping[str, str]) -> str | None:
-    """Return the version of the first library; one that lies behind another link has none in its name."""
-    matches = (_LIBRARY.search(target) for path, target in sorted(links.items()) if "libnvidia-ml" in path)
-    return next((match[1] for match in matches if match), None)
-
-
 def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
     """Return the installed packages; a version without its epoch and the distribution's own part."""
     if answer is None:
@@ -117,10 +115,6 @@ def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
         for _, status, name, version in rows
         if status == "installed" and any(fnmatchcase(name, glob) for glob in catalogue.NVIDIA_PACKAGES)
     }
-
-
-def _loaded_modules(paths: frozenset[str]) -> list[str]:
-    return [path.removeprefix("/sys/module/") for path in paths if path.startswith("/sys/module/")]
 
 
 def _nouveau_kept_out(files: Mapping[str, str]) -> bool | None:

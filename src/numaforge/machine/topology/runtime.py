@@ -17,7 +17,13 @@ _VERSION = re.compile(r"(?:[0-9]{1,9}:)?1\.([0-9]{1,9})\b")
 
 def runtime_unit(topology: NodeTopology) -> str | None:
     """Return the unit of the kubelet's runtime, or of the running one; None where it is the kubelet's own."""
-    return _asked_by(topology.kubelet) if topology.kubelet else _running(topology)
+    if topology.kubelet:
+        return _asked_by(topology.kubelet)
+    processes = (topology.userland and topology.userland.processes) or ()
+    running = {process.name for process in processes if not process.in_pod}
+    return next(
+        (unit for name, unit in RUNTIMES.items() if name in running), CONTAINERD
+    )  # an image runs none
 
 
 def pod_units(topology: NodeTopology) -> tuple[str, ...]:
@@ -50,10 +56,3 @@ def _asked_by(install: KubeletInstall) -> str | None:
     if "microk8s" in endpoint:
         return MICROK8S_CONTAINERD
     return None if "k3s" in endpoint else CONTAINERD
-
-
-def _running(topology: NodeTopology) -> str:
-    """Return the unit of the running runtime; containerd's where none runs (an image)."""
-    processes = (topology.userland and topology.userland.processes) or ()
-    running = {process.name for process in processes if not process.in_pod}
-    return next((unit for name, unit in RUNTIMES.items() if name in running), CONTAINERD)

@@ -1,7 +1,7 @@
 """Software on the host besides kernel and kubelet: daemons, packages, containerd, swap, other managers."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +23,7 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
     if pids is None or present is None:
         return None
     files, present_paths = snapshot.files, frozenset(present.split())
+    apt_texts = [text for path, text in sorted(files.items()) if path.startswith("/etc/apt/apt.conf.d/")]
     clock = snapshot.commands.get("timedatectl NTPSynchronized", "")
     manager = next((name for file, name in _MANAGERS.items() if f"/usr/bin/{file}" in present_paths), None)
     return Userland(
@@ -31,8 +32,8 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
         package_manager=manager,
         can_hold=not _HOLDS_OF_DNF.isdisjoint(present_paths) if manager == "dnf" else manager is not None,
         packages=_packages(snapshot.commands.get("packages"), files, manager),
-        upgrades=_upgrades(files, present_paths, manager),
-        upgrades_skip=tuple(_skipped(files)),
+        upgrades=_upgrades(apt_texts, present_paths, manager),
+        upgrades_skip=tuple(_skipped(apt_texts)),
         containerd=_containerd(snapshot, present_paths),
         clock_synchronised={"yes": True, "no": False}.get(clock),
         swaps=_swaps(files),
@@ -121,28 +122,26 @@ _APT_PERIODIC = re.compile(r'^[ \t]*APT::Periodic::Unattended-Upgrade\s+"([^"]*)
 _APT_BLACKLIST = re.compile(r"Unattended-Upgrade::Package-Blacklist(?:::)?\s*\{")
 
 
-def _upgrades(files: Mapping[str, str], present: frozenset[str], manager: str | None) -> bool | None:
-    if manager == "apt":
-        periodic = [found for _, text in _apt_files(files) for found in _APT_PERIODIC.findall(text)]
+def _upgrades(apt_texts: Iterable[str], present: frozenset[str], manager: str | None) -> bool | None:
+    if manager == "apt":  # a later file wins
+        periodic = [found for text in apt_texts for found in _APT_PERIODIC.findall(text)]
         return bool(periodic) and periodic[-1] not in ("", "0")
     if manager == "dnf":
         return any("/dnf-automatic" in path for path in present)
     return None
 
 
-def _skipped(files: Mapping[str, str]) -> Iterator[str]:
-    for _, text in _apt_files(files):
+def _skipped(apt_texts: Iterable[str]) -> Iterator[str]:
+    for text in apt_texts:
         uncommented = re.sub(r"^[ \t]*(?://|#).*$", "", text, flags=re.MULTILINE)
         for opening in _APT_BLACKLIST.finditer(uncommented):
             block = uncommented[opening.end() : max(uncommented.find("}", opening.end()), 0)]
             yield from re.findall(r'"([^"]+)"', block)
 
 
-def _apt_files(files: Mapping[str, str]) -> list[tuple[str, str]]:
-    return sorted((path, text) for path, text in files.items() if path.startswith("/etc/apt/apt.conf.d/"))
-
-
 # ---- containerd ----
+
+_VERSION_LINE = re.compile(r"^([^:\n]+):\s*version\s*=\s*([0-9]{1,9})", re.MULTILINE)
 
 
 def _containerd(snapshot: Snapshot, present: frozenset[str]) -> Containerd | None:
@@ -158,11 +157,12 @@ def _containerd(snapshot: Snapshot, present: frozenset[str]) -> Containerd | Non
     images = _at(plugins, "io.containerd.cri.v1.images", "pinned_images") or {}
     runtimes = _at(cri, "containerd", "runtimes")
     nri = _at(plugins, "io.containerd.nri.v1.nri", "disable")
+    versions = _VERSION_LINE.findall(snapshot.commands.get("containerd files", ""))
     return Containerd(
         version=version[1] if version else None,
         config_version=_at(dump, "version"),
         imports=_as_texts(_at(dump, "imports")),
-        versions=dict(_versions(snapshot.commands.get("containerd files", ""))),
+        versions={f"/{path.lstrip('/')}": int(version) for path, version in versions},
         fragments=tuple(sorted(path for path in present if path.startswith("/etc/containerd/conf.d/"))),
         runtimes=None
         if runtimes is None
@@ -192,11 +192,6 @@ def _at(table: Any, *keys: str) -> Any:
 
 def _as_texts(value: object) -> tuple[str, ...] | None:
     return tuple(map(str, value)) if isinstance(value, list) else None
-
-
-def _versions(answer: str) -> Iterator[tuple[str, int | None]]:
-    for path, version in re.findall(r"^([^:\n]+):\s*version\s*=\s*([0-9]{1,9})", answer, re.MULTILINE):
-        yield f"/{path.lstrip('/')}", int(version)
 
 
 # ---- swap, time, tuning by others ----
