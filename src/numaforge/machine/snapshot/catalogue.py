@@ -7,10 +7,11 @@ GPUs the name and the control group are taken, not the command line.
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from posixpath import basename, dirname
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numaforge.lib.kubelet_paths import KUBECONFIG, ROOT_DIR
 from numaforge.lib.unfinished import TRANSACTIONS
@@ -27,7 +28,17 @@ class Attributes(NamedTuple):
     names: str
 
 
-_TABLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+SNAP_DATA = "/var/snap/microk8s/current"
+SNAP_COMMON = "/var/snap/microk8s/common"
+"""What MicroK8s' files call ${SNAP_DATA} and ${SNAP_COMMON}: the latter outlives every update of the snap."""
+
+
+def expand_snap(text: str) -> str:
+    """Return a file's text with the two variables of a snap as kubelite expands them."""
+    return text.replace("${SNAP_DATA}", SNAP_DATA).replace("${SNAP_COMMON}", SNAP_COMMON)
+
+
+_TABLES = json.loads(expand_snap(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")))
 _KNOBS = groupby(sorted(path for path in KNOB_AT if path.startswith("/sys/")), dirname)
 ATTRIBUTES = (
     *(Attributes(folders, names) for folders, names in _TABLES["attributes"].items()),
@@ -108,51 +119,20 @@ class Distribution(NamedTuple):
     to `arguments`, the file of its kubelet's arguments. `version` is a file with its version.
     """
 
-    logins: tuple[str, ...]
-    units: tuple[str, ...]
+    logins: Sequence[str]
+    units: Sequence[str]
     config_dir: str
     arguments: str | None = None
     version: str | None = None
 
 
-SNAP_DATA = "/var/snap/microk8s/current"
-SNAP_COMMON = "/var/snap/microk8s/common"
-"""What MicroK8s' files call ${SNAP_DATA} and ${SNAP_COMMON}: the latter outlives every update of the snap."""
-
-
-DISTRIBUTIONS = {
-    "k3s": Distribution(
-        logins=("/var/lib/rancher/k3s/agent/kubelet.kubeconfig",),
-        units=("/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"),
-        config_dir="/var/lib/rancher/k3s/agent/etc/kubelet.conf.d",
-    ),
-    "RKE2": Distribution(
-        logins=("/var/lib/rancher/rke2/agent/kubelet.kubeconfig",),
-        units=tuple(
-            f"{folder}/systemd/system/rke2-{role}.service"
-            for folder in ("/usr/local/lib", "/usr/lib", "/etc")
-            for role in ("server", "agent")
-        ),
-        config_dir="/var/lib/rancher/rke2/agent/etc/kubelet.conf.d",
-    ),
-    "MicroK8s": Distribution(
-        logins=(f"{SNAP_DATA}/credentials/kubelet.config",),
-        units=("/etc/systemd/system/snap.microk8s.daemon-kubelite.service",),
-        config_dir=f"{SNAP_COMMON}/etc/kubelet.conf.d",
-        arguments=f"{SNAP_DATA}/args/kubelet",
-        version="/snap/microk8s/current/meta/snap.yaml",
-    ),
-}
+_ROWS: Mapping[str, Mapping[str, Any]] = _TABLES["distributions"]
+DISTRIBUTIONS = {name: Distribution(**row) for name, row in _ROWS.items()}
 """Distributions whose kubelet is no kubelet.service: it runs inside their process or as its child."""
 
 DISTRIBUTIONS_DIRS = tuple(distribution.config_dir for distribution in DISTRIBUTIONS.values())
 
 ARGUMENTS_FILES = tuple(one.arguments for one in DISTRIBUTIONS.values() if one.arguments)
-
-
-def expand_snap(text: str) -> str:
-    """Return a file's text with the two variables of a snap as kubelite expands them."""
-    return text.replace("${SNAP_DATA}", SNAP_DATA).replace("${SNAP_COMMON}", SNAP_COMMON)
 
 
 KUBELET_PARENTS = ("rke2-server.service", "rke2-agent.service")
@@ -233,15 +213,7 @@ CONTAINERD_KEYS = (
 NVIDIA_PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
 """Packages that must match NVIDIA's driver."""
 
-_HELD = {
-    "kernel": "linux-image-* linux-headers-* linux-modules-* linux-generic* linux-*-generic* kernel"
-    " kernel-core kernel-modules* kernel-devel* kernel-headers kernel-default*",
-    "driver": "nvidia-* libnvidia-* cuda-drivers* kmod-nvidia* nvlsm* xserver-xorg-video-nvidia*"
-    " amdgpu-dkms*",
-    "kubelet": "kubelet kubeadm kubectl",
-    "containerd": "containerd containerd.io runc cri-o nvidia-container-* libnvidia-container*",
-}
-HELD_PACKAGES = {kind: tuple(globs.split()) for kind, globs in _HELD.items()}
+HELD_PACKAGES: dict[str, list[str]] = _TABLES["held_packages"]
 """Packages of which an upgrade by itself hurts a GPU node; what two kinds name belongs to the later one."""
 
 SYSTEM_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
