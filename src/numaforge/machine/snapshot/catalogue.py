@@ -156,44 +156,23 @@ RDMA_CNI = "/opt/cni/bin/rdma"
 SWAP_SERVICES = ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
 """Services that make swap by themselves: zram-generator's, zram-tools', Ubuntu's, and dphys-swapfile."""
 
-_MODULES = "nvidia nouveau ib_umad mlx5_ib nvidia_peermem gdrdrv"
-_TUNERS = "tuned tlp cpupower cpufrequtils ondemand power-profiles-daemon ksm ksmtuned irqbalance"
-_CLOCKS = "chrony chronyd systemd-timesyncd ntp ntpd ntpsec"
-
+_WITH_CLAIMS = ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
 PRESENT = (
-    *(f"/sys/module/{name}" for name in _MODULES.split()),
-    "/sys/devices/platform/amdgpu_xcp*",  # a device of each partition, by which AMD's device plugin counts
-    "/lib/modules/*/kernel/net/ipv4/tcp_bbr.ko*",
-    "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
-    "/dev/char/1:3",  # /dev/null: udev has made these links
-    "/dev/char/195:*",
-    "/dev/null",  # the devices were looked at
+    *_TABLES["present"],
     IMEX_CHANNEL,
-    *(f"{folder}/cdi/*.{suffix}" for folder in ("/etc", "/run") for suffix in ("yaml", "json")),
-    "/usr/bin/nvidia-imex",
-    "/etc/systemd/system/*.wants/nvidia-imex.service",
-    f"{ROOT_DIR}/plugins/compute-domain.nvidia.com",
-    f"{ROOT_DIR}/plugins/gpu.nvidia.com",
     CLAIM_DRIVERS,
     RDMA_PLUGIN_LOGS,
     RDMA_CNI,
-    *(
-        f"{CLAIM_DRIVERS}/{name}*-reg.sock"
-        for name in ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
-    ),
-    *(f"/etc/systemd/system/*.wants/{name}.service" for name in f"{_TUNERS} {_CLOCKS}".split()),
-    "/etc/systemd/system/timers.target.wants/dnf-automatic*.timer",
-    "/var/lib/ocp-tuned",
-    "/run/systemd/generator*/*.swap",
-    "/etc/systemd/system/swap.d/90-numaforge.conf",
+    *(f"{CLAIM_DRIVERS}/{name}*-reg.sock" for name in _WITH_CLAIMS),
     *(f"/usr/lib/systemd/system/{name}.service" for name in SWAP_SERVICES),
-    *(f"/usr/bin/{name}" for name in ("apt-mark", "dnf", "dnf5", "zypper")),
-    "/etc/dnf/plugins/versionlock.conf",
-    "/etc/containerd/conf.d/*.toml",
     *(path for one in DISTRIBUTIONS.values() for path in (*one.logins, *one.units)),
     *LOGINS,
 )
-"""Files whose presence is enough: only the names are captured."""
+"""Files whose presence is enough: only the names are captured.
+
+By the devices amdgpu_xcp* AMD's device plugin counts partitions. /dev/null shows that devices were looked at,
+/dev/char/1:3, the same, that udev has made these links.
+"""
 
 DAEMONS = "nv-fabricmanage nvlsm nvidia-imex nvidia-persiste"
 """NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
