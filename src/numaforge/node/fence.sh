@@ -60,8 +60,7 @@ outdated_request() { # FILE: sets `why` where its sender saw the node in another
 }
 take_request() { # FILE
     if [ "$(sed -n 4p "$1")" = yes ]; then record blamed yes || return 1; fi
-    sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
-        mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
+    sed 1,4d "$1" > "$FOLDER/revert.new" && replace "$FOLDER/revert"
 }
 work_came() { # [firm]: sets `why` where there is work that the change must not end, or may be
     [ -n "$SPARES" ] || return 1

@@ -28,6 +28,7 @@ record() { # NAME TEXT [NAME TEXT]...: write each to a file of the transaction, 
     # shellcheck disable=SC2086
     sync $folders
 }
+replace() { sync "$1.new" && mv -f "$1.new" "$1" && sync "${1%/*}"; } # FILE: by what FILE.new holds, flushed
 noted() { cat "$FOLDER/$1" 2> /dev/null; } # NAME
 phase() { record state "$1"; }
 outcome() { # FOLDER
@@ -55,8 +56,7 @@ finish() { # OUTCOME REASON
     case $1 in
     void | refused | unknown) touched= ;; # the node is unchanged: plans for it still hold
     *)
-        printf '%s %s\n' "$ID" "$1" > "$ROOT/last.new" && sync "$ROOT/last.new" &&
-            mv -f "$ROOT/last.new" "$ROOT/last" || return 1
+        printf '%s %s\n' "$ID" "$1" > "$ROOT/last.new" && replace "$ROOT/last" || return 1
         ;;
     esac
     remember "$1" "$2" || return 1
@@ -71,8 +71,7 @@ remember() { # OUTCOME REASON: a plan that was at fault in the last rollback is 
     rolled-back)
         [ -e "$FOLDER/blamed" ] || return 0
         printf 'plan %s\nboot %s\nwhen %s\nwhy %s\n' "$PLAN" "$(boot_id)" "$(date -u '+%Y-%m-%dT%H:%M:%SZ')" \
-            "$(printf '%s' "$2" | tr '\000-\037' ' ' | valid_utf8)" > "$ROOT/failed.new" &&
-            sync "$ROOT/failed.new" && mv -f "$ROOT/failed.new" "$ROOT/failed"
+            "$(printf '%s' "$2" | tr '\000-\037' ' ' | valid_utf8)" > "$ROOT/failed.new" && replace "$ROOT/failed"
         ;;
     esac
 }

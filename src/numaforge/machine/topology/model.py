@@ -240,10 +240,10 @@ class Gpu(KnownKeysOnly):
     mig_pending: str | None = None  # `mig_mode` after a reset or a reboot
     gpu_instances: tuple[GpuInstance, ...] | None = None
     mig_profiles: tuple[MigProfileOffer, ...] = ()
-    # processes that use it, including those in its GPU instances
-    pids: tuple[int, ...] = ()
-    # Active links by the PCI address of the GPU at the other end, or "switch", "npu", "unknown".
-    nvlink_peers: Mapping[str, int] = field(default_factory=dict)
+    pids: tuple[int, ...] = ()  # processes that use it, including those in its GPU instances
+    nvlink_peers: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by PCI address, "switch", "npu", "unknown"
     memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
     virtualization: str | None = None  # "none", "passthrough", "vgpu", "host-vgpu", "host-vsga"
     unanswered: str | None = None  # why NVML gave no answer: "GPU is lost"
@@ -253,11 +253,9 @@ class Gpu(KnownKeysOnly):
     persistence: bool | None = None
     ecc: Ecc | None = None
     remapped_rows: RemappedRows | None = None
-    # what the driver asks for: "none", "reset", "reboot", "drain-and-reset"
-    recovery_action: str | None = None
+    recovery_action: str | None = None  # the driver asks for "none", "reset", "reboot", "drain-and-reset"
     fabric_state: FabricState | None = None
-    # as NVML sees it: the maximum is what GPU and slot reach together
-    driver_link: PciLink | None = None
+    driver_link: PciLink | None = None  # as NVML sees it: the maximum is what GPU and slot reach together
     addressing_mode: str | None = None  # "none", "hmm", "ats"
     gsp_firmware: str | None = None
     max_mig_devices: int | None = None
@@ -342,8 +340,9 @@ class RdmaDevice(KnownKeysOnly):
     bond_interfaces: tuple[str, ...] = ()
     mtu: int | None = None  # of the interface, in bytes
     operstate: str | None = None  # of the interface: "up", "down"
-    # PCI address of the function through which a ConnectX-8 beside Grace writes into a GPU's memory
-    data_direct: str | None = None
+    data_direct: str | None = (
+        None  # PCI function of a ConnectX-8 beside Grace that writes into a GPU's memory
+    )
 
 
 @dataclass(frozen=True)
@@ -469,8 +468,7 @@ class NvidiaInstall(KnownKeysOnly):
     imex_service: str | None = None  # "enabled", "disabled", "masked"
     imex_nodes: int | None = None  # addresses in the list of nodes of the host's IMEX service
     imex_channel: bool | None = None  # /dev has IMEX channel 0
-    # NVreg_CoherentGPUMemoryMode of the loaded module, and as modprobe.d sets it: "driver", "numa"; "" is the
-    # branch's default
+    # NVreg_CoherentGPUMemoryMode as loaded, and by modprobe.d: "driver", "numa"; "" is the branch's default
     gpu_memory_mode: str | None = None
     gpu_memory_mode_next: str | None = None
     imex_list: str | None = None  # SHA-256 of that list, a node on each line
@@ -514,13 +512,11 @@ class KubeletInstall(KnownKeysOnly):
     root_dir: str = ROOT_DIR
     state_files: Mapping[str, str] = field(default_factory=dict)  # "cpu_manager_state" -> text
     running: bool = False  # `flags` come from the running process, not from the unit
-    # "INODE SIZE MTIME PATH" of the program; differs after every upgrade
-    binary: str | None = None
+    binary: str | None = None  # "INODE SIZE MTIME PATH" of the program; differs after every upgrade
     problem: str | None = None  # why the version of an installed kubelet is unknown
     distribution: str | None = None  # "k3s", "RKE2" or "MicroK8s", where one of them runs the kubelet
     login: str | None = None  # path of the kubeconfig that the kubelet was given, or got when it joined
-    # extended resources with devices from device plugins, from its checkpoint; None: not known
-    plugin_resources: tuple[str, ...] | None = None
+    plugin_resources: tuple[str, ...] | None = None  # of device plugins with devices, by its checkpoint
     config_dir_added: bool = False
     arguments_file: str | None = None
     arguments_text: str | None = None
@@ -602,8 +598,7 @@ class Userland:
     tuned: Mapping[str, str] = field(default_factory=dict)
     sysctl_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     driver_tuning: tuple[str, ...] = ()  # enabled switches of /etc/infiniband/openib.conf
-    # drivers of dynamic resource allocation that have registered with the kubelet: "dra.cpu"
-    claim_drivers: tuple[str, ...] | None = None
+    claim_drivers: tuple[str, ...] | None = None  # DRA drivers registered with the kubelet: "dra.cpu"
     rdma_plugin: bool | None = None  # a pod of the shared RDMA device plugin is on the host
     rdma_cni: bool | None = None  # and the RDMA CNI plugin
 
@@ -642,12 +637,10 @@ class NodeTopology:
     numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
     kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet counts cores, by ids; None: as `cores`
-    # as the kubelet counts sockets, by ids; None: as `packages`
-    kubelet_packages: tuple[Package, ...] | None = None
+    kubelet_packages: tuple[Package, ...] | None = None  # as the kubelet counts sockets; None: as `packages`
     l3_caches: tuple[L3Cache, ...]
     core_caches: tuple[CoreCaches, ...] = ()  # levels closer to the cores than `l3_caches`
-    # machine-wide, over all NUMA nodes
-    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
+    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)  # machine-wide
     cpufreq: Cpufreq | None
     idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
     kernel_values: Mapping[str, str] = field(default_factory=dict)  # the effective word, by path
@@ -658,8 +651,7 @@ class NodeTopology:
     nvidia_install: NvidiaInstall | None = None
     nvswitches: tuple[str, ...] = ()  # PCI addresses; fourth-generation ones are no PCI functions
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
-    # None: neither the kubelet nor its checkpoint says
-    device_holders: tuple[DeviceHolder, ...] | None = None
+    device_holders: tuple[DeviceHolder, ...] | None = None  # None: neither kubelet nor checkpoint says
     holders_doubt: str | None = None  # why the kubelet itself did not report who holds devices
     accelerators: tuple[Accelerator, ...] = ()
     nics: tuple[Nic, ...]
@@ -676,8 +668,7 @@ class NodeTopology:
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
     # Other files that a saved plan may set, by path; of an interrupt of a device, its CPUs
     planned_files: Mapping[str, str] = field(default_factory=dict)
-    # text of /etc/numaforge/plan.json, which tells our settings from the admin's
-    previous_plan: str | None = None
+    previous_plan: str | None = None  # text of plan.json, which tells our settings from the admin's
     unfinished: Unfinished | None = None  # a change by numaforge that has not ended
     unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
 
