@@ -14,16 +14,10 @@ from numaforge.lib.reasons import Decision, Notice, Reasoned
 from numaforge.machine.topology.gpu_models import partitions_in
 from numaforge.machine.topology.model import Gpu, GpuPartition, NodeTopology
 from numaforge.machine.topology.vendors import AMD
+from numaforge.roles.amd_partitions import models
 from numaforge.roles.amd_partitions.config_manager import refuse_for_manager
 from numaforge.roles.amd_partitions.instance import AmdGpu, AmdPartitionsPlan
-from numaforge.roles.amd_partitions.models import (
-    MODELS_BY_DEVICE,
-    VIRTUAL_FUNCTIONS,
-    AmdModel,
-    memory_partitions,
-    model_named,
-    partitions,
-)
+from numaforge.roles.amd_partitions.models import AmdModel
 from numaforge.roles.amd_partitions.section import RELEASE, AmdGpus
 
 if TYPE_CHECKING:
@@ -122,7 +116,7 @@ def _named_indices(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Seque
     if entry.model is None:
         return [*gpus]
     try:
-        device = model_named(entry.model).device
+        device = models.model_named(entry.model).device
     except PlanError as error:
         raise error.at(f"{where}.model") from error
     indices = [index for index, gpu in gpus.items() if gpu.device.lower() == device]
@@ -136,7 +130,7 @@ def _named_indices(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Seque
 
 def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
     """Return why a GPU cannot have the requested modes, or is not known to; None where it can."""
-    if gpu.device.lower() in VIRTUAL_FUNCTIONS:
+    if gpu.device.lower() in models.VIRTUAL_FUNCTIONS:
         return "a virtual function: its modes are set on its host"
     cut, model = gpu.partition, _model(gpu)
     if cut is None:
@@ -179,7 +173,7 @@ def _not_together(
         together = f"; {memory} goes with {' and '.join(modes)}" if modes else ""
         return f"{model.describe(compute, memory)}; {why}{together}" if model else why
     dies = model.dies if model else None
-    if dies and memory_partitions(memory) > partitions(compute, dies) and model:
+    if dies and models.memory_partitions(memory) > models.partitions(compute, dies) and model:
         return f"{model.describe(compute, memory)}; no more parts of memory than of compute go together"
     return None
 
@@ -278,7 +272,7 @@ def _doubts(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> Iterator[
 
 
 def _model(gpu: Gpu) -> AmdModel | None:
-    return MODELS_BY_DEVICE.get(gpu.device.lower())
+    return models.MODELS_BY_DEVICE.get(gpu.device.lower())
 
 
 def _plugin_notices(machine: NodeTopology, plan: AmdPartitionsPlan) -> Iterator[Notice]:

@@ -8,17 +8,9 @@ from numaforge.findings import Finding
 from numaforge.findings.finding import Catalogue
 from numaforge.kubelet_minors.values.labels import qualified_name_complaints
 from numaforge.machine.topology.model import NodeTopology
+from numaforge.roles.rdma import shared_plugin as plugin
 from numaforge.roles.rdma.section import LONGEST_PREFIX, PREFIX
-from numaforge.roles.rdma.shared_plugin import (
-    SELECTORS,
-    PluginConfig,
-    PluginFunction,
-    PoolConfig,
-    lacking,
-    plugin_functions,
-    refusal,
-    selected,
-)
+from numaforge.roles.rdma.shared_plugin import SELECTORS, PluginConfig, PluginFunction, PoolConfig
 
 FINDINGS = Catalogue(Path(__file__).with_name("findings.json"))
 _REMEDIES = {
@@ -31,7 +23,7 @@ _REMEDIES = {
 
 
 def check_config(config: PluginConfig) -> tuple[Finding, ...]:
-    if refused := refusal(config):
+    if refused := plugin.refusal(config):
         where, message = refused
         field = next(key for key in _REMEDIES if where == key or (where.endswith(key) and "[" in where))
         finding = FINDINGS.finding(
@@ -44,7 +36,7 @@ def check_config(config: PluginConfig) -> tuple[Finding, ...]:
 
 def check_machine(config: PluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
     """Return the findings for a configuration, which the plugin accepts, on a machine."""
-    functions = tuple(plugin_functions(machine).values())
+    functions = tuple(plugin.plugin_functions(machine).values())
     netns = (FINDINGS.finding("rdma-netns-exclusive"),) if machine.rdma_netns == "exclusive" else ()
     return (
         *netns,
@@ -56,10 +48,13 @@ def check_machine(config: PluginConfig, machine: NodeTopology) -> tuple[Finding,
 
 def advertised(config: PluginConfig, machine: NodeTopology) -> dict[str, int]:
     """Return how many tokens of each resource a machine advertises: none where nothing is selected."""
-    if refusal(config) or machine.rdma_netns == "exclusive":
+    if plugin.refusal(config) or machine.rdma_netns == "exclusive":
         return {}
-    functions = plugin_functions(machine).values()
-    return {pool.resource: pool.tokens if selected(functions, pool.selectors) else 0 for pool in config.pools}
+    functions = plugin.plugin_functions(machine).values()
+    return {
+        pool.resource: pool.tokens if plugin.selected(functions, pool.selectors) else 0
+        for pool in config.pools
+    }
 
 
 def _unknown(config: PluginConfig) -> Iterator[Finding]:
@@ -117,7 +112,7 @@ def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:
             continue
         if device.pci_address is None:
             yield FINDINGS.finding("rdma-device-without-function", device=device.name)
-        elif missing := lacking(device, machine):
+        elif missing := plugin.lacking(device, machine):
             yield FINDINGS.finding(
                 "rdma-device-refused",
                 device=device.name,
@@ -130,7 +125,7 @@ def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:
 def _selection(
     pool: PoolConfig, functions: tuple[PluginFunction, ...], machine: NodeTopology
 ) -> Iterator[Finding]:
-    selection = selected(functions, pool.selectors)
+    selection = plugin.selected(functions, pool.selectors)
     resource, place = pool.resource, pool.place
     if not selection:
         yield FINDINGS.finding(
@@ -195,7 +190,7 @@ def _overlaps(config: PluginConfig, functions: tuple[PluginFunction, ...]) -> It
     first: dict[str, PoolConfig] = {}
     reported: set[tuple[str, str]] = set()
     for pool in config.pools:
-        for function in selected(functions, pool.selectors):
+        for function in plugin.selected(functions, pool.selectors):
             first_pool = first.setdefault(function.address, pool)
             if first_pool is pool or (first_pool.place, pool.place) in reported:
                 continue
