@@ -26,7 +26,7 @@ from numaforge.lib.file_content import boot_link, boot_units
 from numaforge.roles.device_owners import OWNERS
 from numaforge.roles.expectation import Expected
 from numaforge.roles.expected import all_expected
-from numaforge.roles.watch.metrics import Counted, Family, Measured, Stalled, Stated, families
+from numaforge.roles.watch.metrics import Family, families, stated
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
@@ -69,7 +69,7 @@ def _families(plan: NodePlan, fingerprint: str) -> Iterable[Family]:
         "numaforge_plan_info",
         "gauge",
         "The plan of this node, by the checksum of its document.",
-        (Stated(labels),),
+        (stated(labels),),
     )
     yield from families(plan)
 
@@ -81,20 +81,21 @@ def _family(family: Family, node: str) -> Iterator[tuple[str, ...]]:
     yield ("text", f"# TYPE {family.name} {family.kind}")
     subject = family.name.removeprefix("numaforge_").removesuffix("_seconds_total")
     for sample in family.samples:
-        match sample:
-            case Stated(labels, value):
-                yield ("text", f"{_series(family.name, node, labels)}}} {value}")
-            case Measured(labels, path):
-                yield ("measured", subject, f"{_series(family.name, node, labels)}}}", path)
-            case Stalled(labels, path):
-                yield ("stalled", subject, f"{_series(family.name, node, labels)},kind=", path)
-            case Counted(label, path, cpus):
+        series = _series(family.name, node, sample.labels)
+        match sample.origin:
+            case "stated":
+                yield ("text", f"{series}}} {sample.source}")
+            case "measured":
+                yield ("measured", subject, f"{series}}}", sample.source)
+            case "stalled":
+                yield ("stalled", subject, f"{series},kind=", sample.source)
+            case "counted":
                 yield (
                     "counted",
                     subject,
-                    f"{_series(family.name, node, {})},{label}=",
-                    format_cpulist(cpus),
-                    path,
+                    f"{series},{sample.by}=",
+                    format_cpulist(sample.cpus),
+                    sample.source,
                 )
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from numaforge.kubelet_minors.values.pages import pages_of
 from numaforge.roles.hugepages.expected import pool_pages
@@ -19,34 +18,25 @@ if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan
 
 
-@dataclass(frozen=True)
-class Stated:
-    """A sample computed from the plan alone."""
+class Sample(NamedTuple):
+    """A sample of a metric, by where its value comes from.
 
-    labels: Mapping[str, str] = field(default_factory=dict)
-    value: int | float = 1
+    "stated": `source` is the value, by the plan. "measured": it is a file whose first line is the number.
+    "stalled": the kernel's pressure file, with the seconds for which tasks have waited; a sample per label
+    `kind`. "counted": the path of a file of each of the `cpus`; a sample per text in them, which is the label
+    `by`, with the number of CPUs that have it.
+    """
 
-
-class Measured(NamedTuple):
-    """A sample whose value is the first line of a file, a number."""
-
+    origin: Literal["stated", "measured", "stalled", "counted"]
     labels: Mapping[str, str]
-    path: str
+    source: str
+    by: str = ""
+    cpus: frozenset[int] = frozenset()
 
 
-class Counted(NamedTuple):
-    """How many CPUs have each text in their file: a sample for each text, which is the label `label`."""
-
-    label: str
-    path: str
-    cpus: frozenset[int]
-
-
-class Stalled(NamedTuple):
-    """Seconds for which tasks have waited, from the kernel's pressure file: one sample per `kind`."""
-
-    labels: Mapping[str, str]
-    path: str
+def stated(labels: Mapping[str, str], value: float = 1) -> Sample:
+    """Return a sample computed from the plan alone."""
+    return Sample("stated", labels, str(value))
 
 
 class Family(NamedTuple):
@@ -55,7 +45,7 @@ class Family(NamedTuple):
     name: str
     kind: str
     help: str
-    samples: tuple[Stated | Measured | Counted | Stalled, ...]
+    samples: tuple[Sample, ...]
 
 
 def families(plan: NodePlan) -> Iterator[Family]:
@@ -65,16 +55,18 @@ def families(plan: NodePlan) -> Iterator[Family]:
         "numaforge_plan_reserved_cpu",
         "gauge",
         "A CPU that pods with CPUs of their own never get.",
-        tuple(Stated({"cpu": str(cpu), "numa": numa.get(cpu, "")}) for cpu in sorted(plan.cpus.reserved)),
+        tuple(stated({"cpu": str(cpu), "numa": numa.get(cpu, "")}) for cpu in sorted(plan.cpus.reserved)),
     )
-    governors = Counted("governor", GOVERNOR, plan.cpus.online)
+    governors = Sample("counted", {}, GOVERNOR, "governor", plan.cpus.online)
     yield Family("numaforge_cpu_governor", "gauge", "CPUs with this frequency governor.", (governors,))
     groups = ["system.slice", *([f"system.slice/{plan.kubelet.unit}"] if plan.kubelet else [])]
     yield Family(
         "numaforge_reserved_cpu_pressure_seconds_total",
         "counter",
         "Seconds in which some or all (full) tasks of a control group have waited for a CPU (PSI).",
-        tuple(Stalled({"cgroup": group}, f"/sys/fs/cgroup/{group}/cpu.pressure") for group in groups),
+        tuple(
+            Sample("stalled", {"cgroup": group}, f"/sys/fs/cgroup/{group}/cpu.pressure") for group in groups
+        ),
     )
     pools = [
         ({"numa": _shown(pool.numa_node), "size": pool.size}, pool, pool_pages(pool.numa_node, pool.size))
@@ -84,20 +76,20 @@ def families(plan: NodePlan) -> Iterator[Family]:
         "numaforge_plan_hugepages",
         "gauge",
         "Huge pages that the plan gives a NUMA node.",
-        tuple(Stated(labels, pool.pages) for labels, pool, _ in pools),
+        tuple(stated(labels, pool.pages) for labels, pool, _ in pools),
     )
     yield Family(
         "numaforge_hugepages_actual",
         "gauge",
         "Huge pages that the NUMA node has.",
-        tuple(Measured(labels, path) for labels, _, path in pools),
+        tuple(Sample("measured", labels, path) for labels, _, path in pools),
     )
     offered = _offered(plan.allocatable) if plan.allocatable else ()
     yield Family(
         "numaforge_plan_allocatable",
         "gauge",
         "What the plan has the node offer, with the labels of kube_node_status_allocatable.",
-        tuple(Stated({"resource": name, "unit": unit}, value) for name, unit, value in offered),
+        tuple(stated({"resource": name, "unit": unit}, value) for name, unit, value in offered),
     )
     gpus = [
         {"UUID": gpu.uuid or "", "pci_bus_id": gpu.pci_address, "numa": _shown(gpu.numa_node)}
@@ -107,7 +99,7 @@ def families(plan: NodePlan) -> Iterator[Family]:
         "numaforge_plan_gpu",
         "gauge",
         "A GPU that the node had when it was planned.",
-        tuple(map(Stated, gpus)),
+        tuple(map(stated, gpus)),
     )
 
 

@@ -67,10 +67,7 @@ AnyNic = TypeVar("AnyNic", bound=Nic | RdmaDevice)
 
 
 def named_nics(nics: Sequence[AnyNic], names: Sequence[str], kind: str, where: str) -> list[AnyNic]:
-    """Return the NICs with these names: RDMA device, interface or PCI address.
-
-    Raises PlanError for a name that no NIC of this `kind` ("", " with RDMA") has.
-    """
+    """Return the NICs with these names; raises PlanError for one that no NIC of this `kind` has."""
     for name in names:
         if not any(name in _names(nic) for nic in nics):
             available = ", ".join(" = ".join(_names(nic)) for nic in nics) or "none"
