@@ -28,11 +28,7 @@ CpulistText = Annotated[
     as_text("cpulist", CPULIST_PATTERN, or_a=("integer",), minimum=0, minLength=1),
 ]
 # YAML 1.1 reads an unquoted `off` as false.
-Off = Annotated[
-    Literal["off"],
-    BeforeValidator(off_is_no_boolean),
-    WithJsonSchema({"enum": ["off", False]}),
-]
+Off = Annotated[Literal["off"], BeforeValidator(off_is_no_boolean), WithJsonSchema({"enum": ["off", False]})]
 CoreCount = Annotated[int, Field(ge=1, strict=True)]
 
 

@@ -51,7 +51,5 @@ class Host(Section):
         examples=["required"],
     )
     cgroup: Literal["v2"] | None = Field(
-        default=None,
-        description="v2: a host with cgroup v1 is refused.",
-        examples=["v2"],
+        default=None, description="v2: a host with cgroup v1 is refused.", examples=["v2"]
     )

@@ -218,10 +218,7 @@ def _max_cstate(topology: NodeTopology, profile: NodeProfile, notices: list[Noti
 
 
 def _boot_hugepages(
-    topology: NodeTopology,
-    profile: NodeProfile,
-    nodes: Sequence[NumaNodePlan],
-    hugepages: WantedPages,
+    topology: NodeTopology, profile: NodeProfile, nodes: Sequence[NumaNodePlan], hugepages: WantedPages
 ) -> Iterator[_Intent]:
     sizes = sorted({entry.size for entry in profile.hugepages if entry.at == "boot"})
     if not sizes:

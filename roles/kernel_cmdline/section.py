@@ -97,9 +97,7 @@ def _cpus(value: object) -> str:
 
 
 Cpus = Annotated[
-    str,
-    BeforeValidator(_cpus),
-    as_text("cpulist", f"^{ALLOCATABLE}$|{CPULIST_PATTERN}", or_a=("integer",)),
+    str, BeforeValidator(_cpus), as_text("cpulist", f"^{ALLOCATABLE}$|{CPULIST_PATTERN}", or_a=("integer",))
 ]
 # YAML 1.1 reads an unquoted `off` as false.
 Iommu = Annotated[
@@ -152,9 +150,7 @@ class Kernel(Removable):
         examples=["allocatable"],
     )
     rcu_nocbs: Cpus | None = Field(
-        default=None,
-        description="CPUs whose RCU callbacks run on other CPUs.",
-        examples=["allocatable"],
+        default=None, description="CPUs whose RCU callbacks run on other CPUs.", examples=["allocatable"]
     )
     page_size: Literal["4Ki", "16Ki", "64Ki"] | None = Field(
         default=None,

@@ -15,12 +15,7 @@ from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, DROP_IN_NAME, 
 from numaforge.lib.reasons import Notice
 from numaforge.machine.snapshot.catalogue import DISTRIBUTIONS
 from numaforge.machine.topology.model import KubeletInstall, NodeTopology
-from numaforge.roles.kubelet.existing import (
-    ExistingSettings,
-    SettingPath,
-    flatten_settings,
-    merged_by_us,
-)
+from numaforge.roles.kubelet.existing import ExistingSettings, SettingPath, flatten_settings, merged_by_us
 
 if TYPE_CHECKING:
     from numaforge.planning.plan import NodePlan

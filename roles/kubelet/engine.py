@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 FIELD = "kubelet.resource_engine"
 REASON = "resource_engine: dra; the CPU driver assigns the CPUs"
 CAPACITY_GATE = "DRAConsumableCapacity"
-POLICIES = {
-    "cpu_manager_policy": "none",
-    "memory_manager_policy": "None",
-    "topology_manager_policy": "none",
-}
+POLICIES = {"cpu_manager_policy": "none", "memory_manager_policy": "None", "topology_manager_policy": "none"}
 """The policies of a kubelet that leaves CPUs to a driver, by their key in a profile."""
 _FIRST_MINOR = 34
 _FIRST_MINOR_WITH_CAPACITY = 36

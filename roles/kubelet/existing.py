@@ -112,11 +112,7 @@ class ExistingSettings:
 
 
 def read_existing(
-    install: KubeletInstall | None,
-    previous: KubeletPlan | None,
-    version: KubeletVersion,
-    *,
-    override: bool,
+    install: KubeletInstall | None, previous: KubeletPlan | None, version: KubeletVersion, *, override: bool
 ) -> ExistingSettings:
     """Return the kubelet's settings, as it loads them from its main file, its drop-ins and its flags.
 

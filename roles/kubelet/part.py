@@ -119,10 +119,7 @@ def part(
     return Part(
         NAME,
         sentences=tuple(sentences),
-        data={
-            "invalid-state": lines(*map(line, invalid_state)),
-            "kept-state": lines(*map(line, kept_state)),
-        },
+        data={"invalid-state": lines(*map(line, invalid_state)), "kept-state": lines(*map(line, kept_state))},
         settings={
             "KUBELET_UNIT": unit,
             "KUBELET_RESTART": "yes" if restart else "",

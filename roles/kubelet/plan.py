@@ -616,10 +616,7 @@ class _Chooser:
         """Return the profile's options, each compared with the kubelet's existing setting."""
         for option, value in options.items():
             self.existing.settle(
-                (name, option),
-                value,
-                subject=f"{field}.{option}",
-                same=partial(same, value),
+                (name, option), value, subject=f"{field}.{option}", same=partial(same, value)
             )
             self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
         return dict(options)

@@ -90,9 +90,7 @@ class Kubelet(Removable):
         examples=["restricted"],
     )
     topology_manager_scope: Literal["container", "pod"] | None = Field(
-        default=None,
-        description="Whether to align each container, or the pod as a whole.",
-        examples=["pod"],
+        default=None, description="Whether to align each container, or the pod as a whole.", examples=["pod"]
     )
     topology_manager_options: dict[str, OptionText] = Field(
         default={},

@@ -42,10 +42,7 @@ _TAKE_V1 = "failCgroupV1: false in the kubelet's own file"
 
 # How to change the profile after a refusal: the field and the remedy.
 _IN_A_PROFILE = {
-    "NF117": (
-        "kernel.cmdline",
-        f"add {UNIFIED} to it, with maintenance.reboot: allowed, or set {_TAKE_V1}",
-    ),
+    "NF117": ("kernel.cmdline", f"add {UNIFIED} to it, with maintenance.reboot: allowed, or set {_TAKE_V1}"),
     "NF204": ("tuning.swap", "set tuning.swap: off, or set failSwapOn: false in the kubelet's own file"),
 }
 

@@ -95,9 +95,7 @@ def plan_gpu_memory(
         else f"an earlier plan pinned the mode, this one does not: branch {branch} takes {mode}"
     )
     return Reasoned(
-        plan,
-        (Decision(SUBJECT, mode, reason),),
-        tuple(_notices(machine, plan, profile, changes=changes)),
+        plan, (Decision(SUBJECT, mode, reason),), tuple(_notices(machine, plan, profile, changes=changes))
     )
 
 

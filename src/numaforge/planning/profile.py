@@ -74,8 +74,7 @@ class NodeProfile(Section):
         default=Maintenance.unset(), description="What numaforge may do to a node to apply its plan."
     )
     measure: MeasureWish = Field(
-        default=Measure.unset(),
-        description="Whether a node must be measured before it returns to service.",
+        default=Measure.unset(), description="Whether a node must be measured before it returns to service."
     )
     tuning: Tuning = Field(default=Tuning.unset(), description="Kernel settings that take effect at once.")
     nic_queues: NicQueues = Field(

@@ -97,7 +97,7 @@ def convert_talos(draft: Draft, document: Mapping[str, Any]) -> None:
     field = "machine.install.extraKernelArgs"
     words = value_at(document, field) or []
     if removed := [word for word in words if word.startswith("-")]:
-        draft.note(field, Fate.NOT_EXPRESSED, f"{', '.join(removed)}: Talos takes its own parameter away")
+        draft.left_out(field, f"{', '.join(removed)}: Talos takes its own parameter away")
     add_parameters(draft, [word for word in words if not word.startswith("-")], field)
 
 
@@ -138,7 +138,7 @@ def convert_kubeadm(draft: Draft, document: Mapping[str, Any]) -> None:
     fields = [f"{kind}.nodeRegistration.kubeletExtraArgs" for kind in _KUBEADM_KINDS]
     field, *others = [field for field in fields if value_at(document, field)] or fields[:1]
     for other in others:
-        draft.note(other, Fate.NOT_EXPRESSED, f"it is of the first control plane node; taken is {field}")
+        draft.left_out(other, f"it is of the first control plane node; taken is {field}")
     try:
         arguments = extra_arguments(document.get(field.partition(".")[0]))
     except KubeadmError as error:
@@ -259,7 +259,7 @@ def convert_grub(draft: Draft, document: Mapping[str, Any]) -> None:
         words = str(document.get(name) or "").split()
         if elsewhere := [word for word in words if word.startswith("$")]:
             text = f"{' '.join(elsewhere)} is set in other files: convert them, too"
-            draft.note(name, Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+            draft.left_out(name, text, "kernel.cmdline")
         if not draft.mistakes:
             add_parameters(draft, [word for word in words if word not in elsewhere], name)
 

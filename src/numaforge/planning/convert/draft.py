@@ -103,6 +103,14 @@ class Draft:
         """Add a note on a field."""
         self.notes.append(Note(name, fate, key, text))
 
+    def differs(self, name: str, text: str, key: str = "") -> None:
+        """Add a note on a field that means something a little different."""
+        self.note(name, Fate.DIFFERS, text, key)
+
+    def left_out(self, name: str, text: str, key: str = "") -> None:
+        """Add a note on a field about the node that is left out."""
+        self.note(name, Fate.NOT_EXPRESSED, text, key)
+
     def refuse(self, name: str, text: str) -> None:
         """Add a mistake."""
         self.mistakes.append((name, text))

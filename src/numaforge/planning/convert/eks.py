@@ -15,7 +15,7 @@ from numaforge.lib.mistakes import shown
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import place, place_flags
-from numaforge.planning.convert.rows import Fate, read, table, value_at
+from numaforge.planning.convert.rows import read, table, value_at
 from numaforge.planning.os_settings.bottlerocket import SETTINGS
 from numaforge.roles.mig.models import model_named
 
@@ -118,11 +118,11 @@ def _place_parameters(draft: Draft, parameters: Mapping[str, Any], field: str) -
             words[name] = [f"{name}={value}" if value else name for value in (values or [""])]
         else:
             text = f'{shown(values)} is not a list; Bottlerocket has one of texts, ["1"]'
-            draft.note(f"{field}.{name}", Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+            draft.left_out(f"{field}.{name}", text, "kernel.cmdline")
     sizes, counts = words.pop("hugepagesz", []), words.pop("hugepages", [])
     if sizes and len(sizes) != len(counts):
         text = f"{', '.join([*sizes, *counts])}: left out, as no count belongs to a size; set the pools"
-        draft.note(field, Fate.NOT_EXPRESSED, text, "hugepages")
+        draft.left_out(field, text, "hugepages")
         sizes, counts = [], []
     pages = [word for pair in zip(sizes, counts, strict=True) for word in pair] if sizes else counts
     add_parameters(draft, [*chain.from_iterable(words.values()), *pages], field)
@@ -140,12 +140,12 @@ def _place_devices(draft: Draft, nvidia: Mapping[str, Any], field: str) -> None:
     for strategy_key in _SHARING:
         if strategy_key in nvidia and strategy_key != strategy:
             text = f"counts only with device-sharing-strategy {strategy_key}"
-            draft.note(f"{field}.{strategy_key}", Fate.NOT_EXPRESSED, text, "device_plugin")
+            draft.left_out(f"{field}.{strategy_key}", text, "device_plugin")
     profiles = mapping(value_at(nvidia, "mig.profile"))
     if nvidia.get("device-partitioning-strategy") != "mig":
         if profiles:
             text = "counts only with device-partitioning-strategy mig"
-            draft.note(f"{field}.mig.profile", Fate.NOT_EXPRESSED, text, "mig")
+            draft.left_out(f"{field}.mig.profile", text, "mig")
         return
     for model, name in profiles.items():
         key = str(model).replace(".", "-")
@@ -182,4 +182,4 @@ def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None
             draft.add("hugepages", [{"size": size, "count": number}], field)
         else:
             text = f"{count!r} is not a number of pages; set a share"
-            draft.note(f"{field}.{size}", Fate.NOT_EXPRESSED, text, "hugepages")
+            draft.left_out(f"{field}.{size}", text, "hugepages")

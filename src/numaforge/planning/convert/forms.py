@@ -20,12 +20,7 @@ from numaforge.planning.convert import (
     performance_profile,
     tuned,
 )
-from numaforge.planning.convert.documents import (
-    read_assignments,
-    read_mappings,
-    read_mime,
-    read_toml,
-)
+from numaforge.planning.convert.documents import read_assignments, read_mappings, read_mime, read_toml
 from numaforge.planning.convert.draft import Conversion, Draft
 from numaforge.planning.convert.rows import FieldRow, table, tables
 

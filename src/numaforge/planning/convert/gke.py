@@ -10,7 +10,7 @@ from typing import Any
 from numaforge.lib.given import digits, mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kubelet_configuration import place
-from numaforge.planning.convert.rows import Fate, table
+from numaforge.planning.convert.rows import table
 
 _POLICIES = {
     "BestEffort": "best-effort",
@@ -81,9 +81,8 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
                 draft.refuse(f"linuxConfig.{section}.{name}", f"{count!r} is not a number of pages")
             else:
                 draft.add("hugepages", [{"size": size, "count": pages}], f"linuxConfig.{section}")
-    draft.note(
+    draft.differs(
         "(not in the file)",
-        Fate.DIFFERS,
         "GKE reserves CPUs and memory by formulas of its own: set cpus.reserved, memory.kube_reserved and "
         "memory.system_reserved, else the machine's shape decides",
         "memory",

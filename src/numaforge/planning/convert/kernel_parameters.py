@@ -8,7 +8,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from numaforge.lib.mistakes import sentence
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.rows import Fate
 from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name, with_one_pci
 from numaforge.roles.kernel_cmdline.section import Parameter
 
@@ -49,17 +48,13 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
     for word in _with_pages_placed(draft, words, field):
         name = parameter_name(word)
         if name in _PAGES:
-            draft.note(
-                field, Fate.NOT_EXPRESSED, f"{word} is left out: set it in the section hugepages", "hugepages"
-            )
+            draft.left_out(field, f"{word} is left out: set it in the section hugepages", "hugepages")
         elif (reason := _refusal(word)) is not None:
-            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {reason}", "kernel.cmdline")
+            draft.left_out(field, f"{word} is left out: {reason}", "kernel.cmdline")
         elif (key := _BY_KEY.get(name)) and draft.has(key):
-            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {key} sets it", key)
+            draft.left_out(field, f"{word} is left out: {key} sets it", key)
         elif earlier := _earlier_value(draft, accepted, word):
-            draft.note(
-                field, Fate.NOT_EXPRESSED, f"{word} is left out: {earlier} is already set", "kernel.cmdline"
-            )
+            draft.left_out(field, f"{word} is left out: {earlier} is already set", "kernel.cmdline")
         else:
             accepted.append(word)
     draft.add("kernel.cmdline", accepted, field)
@@ -85,7 +80,7 @@ def _with_pages_placed(draft: Draft, words: list[str], field: str) -> list[str]:
     text = (
         "hugepages= becomes pools that are set while the node runs; at: boot keeps them in the command line"
     )
-    draft.note(field, Fate.DIFFERS, text, "hugepages")
+    draft.differs(field, text, "hugepages")
     return [word for word in words if word.partition("=")[0] not in _PAGES]
 
 

@@ -158,27 +158,25 @@ def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     missing = [field for field in _CHOSEN_BY_MACHINE if not value_at(config, field)]
     if missing:
         text = "unset: a profile without it lets the kubelet's own file and then the machine's shape decide"
-        draft.note(", ".join(missing), Fate.DIFFERS, text)
+        draft.differs(", ".join(missing), text)
     for option, meaning in _ON_BY_DEFAULT.items():
         field = f"cpuManagerPolicyOptions.{option}"
         if config.get("cpuManagerPolicy") == "static" and value_at(config, field) is None:
             text = f"unset: off in the kubelet; a profile without it has it on where it fits: {meaning}"
-            draft.note(name(field), Fate.DIFFERS, text, "kubelet.cpu_manager_options")
+            draft.differs(name(field), text, "kubelet.cpu_manager_options")
 
 
 def _place_thresholds(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     thresholds = dict(mapping(config.get("evictionHard")))
     if thresholds.pop("allocatableMemory.available", None) is not None:
-        draft.note(
+        draft.left_out(
             f"{name('evictionHard')}.allocatableMemory.available",
-            Fate.NOT_EXPRESSED,
             "a profile has the node's own signals alone",
         )
     draft.put("memory.eviction_hard", thresholds or None, name("evictionHard"))
     if thresholds and config.get("mergeDefaultEvictionSettings") is not True:
-        draft.note(
+        draft.differs(
             name("evictionHard"),
-            Fate.DIFFERS,
             "signals that it does not name have no threshold in the kubelet, which drops its defaults; with "
             "a profile they keep them. Set 0% for none",
             "memory.eviction_hard",
@@ -199,9 +197,8 @@ def _say_cpus(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
         return
     if (count := ceil(sum(amounts.values()))) < 1:
         return
-    draft.note(
+    draft.left_out(
         fields,
-        Fate.NOT_EXPRESSED,
         f"the kubelet reserves {counted(count, 'CPU')} for it, threads of cores; a profile reserves whole "
         f"cores: set cpus.reserved.cores: {-(-count // 2)} where a core has two threads, {count} where it "
         "has one, or cores_per_numa_node",
@@ -221,7 +218,7 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
         return
     if kinds_left_out := sorted({str(kind) for limit in limits for kind in limit if kind != "memory"}):
         text = f"{', '.join(kinds_left_out)} is left out: with pages in it no kubelet starts"
-        draft.note(field, Fate.NOT_EXPRESSED, text, "hugepages")
+        draft.left_out(field, text, "hugepages")
     memory = [ceil(_amount(draft, field, limit["memory"])) for limit in limits if "memory" in limit]
     threshold = str(mapping(config.get("evictionHard")).get(_MEMORY_AVAILABLE, _DEFAULT_THRESHOLD))
     amounts = {
@@ -235,9 +232,8 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
     if checked and is_whole and memory and not threshold.endswith("%"):
         total = sum(ceil(_amount(draft, path, value)) for path, value in amounts.items())
         if not draft.mistakes and sum(memory) != total:
-            draft.note(
+            draft.differs(
                 field,
-                Fate.DIFFERS,
                 f"adds up to {format_bytes(sum(memory))}, and {' + '.join(amounts)} to "
                 f"{format_bytes(total)}: the kubelet does not start with it; it is left out, and the profile "
                 "computes the sum",

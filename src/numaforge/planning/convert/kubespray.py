@@ -65,7 +65,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
     for name in [name for name, value in values.items() if isinstance(value, str)]:
         unread = next((why for mark, why in _UNREAD.items() if mark in str(values[name])), None)
         if unread and name not in _LEFT_ALONE:
-            draft.note(name, Fate.NOT_EXPRESSED, unread)
+            draft.left_out(name, unread)
         if unread:
             values[name] = None  # neither its value nor a default is known
     for row in ROWS:
@@ -96,7 +96,7 @@ def _place_kubelet(draft: Draft, values: Mapping[str, Any]) -> None:
             names |= {f"{field}.cpu": cpu, f"{field}.memory": memory}
             if not values.get(switch):
                 text = f"kubespray before 2.27 reserves it only where {switch} is true; later ones always do"
-                draft.note(", ".join(sorted(values.keys() & {cpu, memory})), Fate.DIFFERS, text)
+                draft.differs(", ".join(sorted(values.keys() & {cpu, memory})), text)
     # Later lines of the kubelet's file win, as kubespray writes them, and flags over them.
     layers = {extra: mapping(values.get(extra)) for extra in _EXTRA}
     for flags in _FLAGS:

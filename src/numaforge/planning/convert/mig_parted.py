@@ -6,7 +6,7 @@ from typing import Any
 from numaforge.lib.errors import NumaforgeError
 from numaforge.lib.section import validated
 from numaforge.planning.convert.draft import Draft
-from numaforge.planning.convert.rows import Fate, table
+from numaforge.planning.convert.rows import table
 from numaforge.roles.mig.section import MigConfigFile
 
 ROWS = table("mig-parted")
@@ -30,9 +30,8 @@ def convert(draft: Draft, document: Mapping[str, Any], name: str | None, file: s
     draft.put("name", chosen, "mig-configs")
     draft.put("mig.mig_parted", dict(document), "mig-configs")
     draft.put("mig.config", chosen, f"mig-configs.{chosen}")
-    draft.note(
+    draft.differs(
         "mig-configs",
-        Fate.DIFFERS,
         "every config stays in the profile, and mig.config names the one of this node; numaforge creates "
         "instances with placements of its own and leaves alone what is as planned. mig.in_use: drain lets "
         "it drain a node whose instances are in use",

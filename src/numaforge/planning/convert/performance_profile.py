@@ -16,7 +16,7 @@ from numaforge.lib.given import mapping
 from numaforge.planning.convert.draft import Draft
 from numaforge.planning.convert.kernel_parameters import add_parameters
 from numaforge.planning.convert.kubelet_configuration import HEAD_ROWS, KUBELET_ROWS, place
-from numaforge.planning.convert.rows import Fate, table, tables, value_at
+from numaforge.planning.convert.rows import table, tables, value_at
 from numaforge.roles.crio.section import Ask
 
 _SNIPPET = "kubeletconfig.experimental"
@@ -109,9 +109,7 @@ def _place_cpus(
     else:
         draft.put("kernel.isolated_cpus", isolated, "spec.cpu.balanceIsolated")
     if spec["cpu"].get("shared") and not mixed:
-        draft.note(
-            "spec.cpu.shared", Fate.NOT_EXPRESSED, "without mixedCpus OpenShift reserves them for no one"
-        )
+        draft.left_out("spec.cpu.shared", "without mixedCpus OpenShift reserves them for no one")
 
 
 def _place_hugepages(draft: Draft, section: Mapping[str, Any]) -> None:
@@ -130,9 +128,8 @@ def _place_hugepages(draft: Draft, section: Mapping[str, Any]) -> None:
             draft.refuse(f"spec.hugepages.pages[{index}]", "the size and the NUMA node of an entry before it")
     draft.add("hugepages", entries, "spec.hugepages.pages")
     if entries:
-        draft.note(
+        draft.differs(
             "spec.hugepages.pages",
-            Fate.DIFFERS,
             "found while the node runs, before the kubelet starts: at: boot in an entry has the kernel "
             "reserve them, which pages of 1Gi may need and maintenance.reboot has to allow",
             "hugepages",
@@ -159,7 +156,7 @@ def _place_power(draft: Draft, hints: Mapping[str, Any]) -> None:
             text = (
                 "with realTime OpenShift adds idle=poll, which keeps every CPU busy: add it to kernel.cmdline"
             )
-            draft.note(_HIGH_POWER, Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+            draft.left_out(_HIGH_POWER, text, "kernel.cmdline")
     if not hints.get("perPodPowerManagement"):
         draft.put("tuning.governor", "performance", OPERATOR)
         draft.put("tuning.cpu_idle", {"max_latency_us": 3}, OPERATOR)
@@ -209,7 +206,7 @@ def _place_kubelet(
     annotations = mapping(value_at(document, "metadata.annotations"))
     for name, why in _OPERATOR["annotations"].items():
         if name in annotations:
-            draft.note(f"metadata.annotations.{name}", Fate.NOT_EXPRESSED, why)
+            draft.left_out(f"metadata.annotations.{name}", why)
     snippet = _snippet(draft, annotations)
     if snippet is None:
         return

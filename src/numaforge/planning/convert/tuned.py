@@ -109,11 +109,7 @@ def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
     """Convert the content of an INI file: options by section."""
     variables = dict(document.get("variables", {}))
     if include := variables.pop("include", None):
-        draft.note(
-            "[variables] include",
-            Fate.NOT_EXPRESSED,
-            f"{include} is not read: what it sets is not in the profile",
-        )
+        draft.left_out("[variables] include", f"{include} is not read: what it sets is not in the profile")
     sections: dict[str, dict[str, str]] = {"variables": variables} if variables else {}
     for section, options in document.items():
         if section == "variables":
@@ -145,7 +141,7 @@ def _note_governors(draft: Draft, value: str) -> None:
     first, *alternatives = _governors(value)
     if alternatives:
         text = f"{first}, the first; where the driver lacks it, TuneD takes {', then '.join(alternatives)}"
-        draft.note("[cpu] governor", Fate.DIFFERS, text, "tuning.governor")
+        draft.differs("[cpu] governor", text, "tuning.governor")
 
 
 def _is_for_all(draft: Draft, section: str, plugin: str, options: dict[str, str]) -> bool:
@@ -197,9 +193,8 @@ def _readable(draft: Draft, plugin: str, name: str, value: str) -> bool:
         return True  # the value itself is not converted
     if name in _WORKQUEUES:
         return True
-    draft.note(
+    draft.left_out(
         f"[{plugin}] {name}",
-        Fate.NOT_EXPRESSED,
         f"{value} is computed on the host or set in another file: write the value in the profile",
     )
     return False
@@ -210,9 +205,8 @@ def _place_sysctls(draft: Draft, options: Mapping[str, str]) -> None:
     for name, value in options.items():
         number = value.lstrip(">< ")
         if number != value:
-            draft.note(
+            draft.differs(
                 f"[sysctl] {name}",
-                Fate.DIFFERS,
                 f"{value} is set only where the host has {'less' if value[0] == '>' else 'more'}; here it "
                 f"is set",
                 f"tuning.sysctls.{name}",
@@ -241,13 +235,9 @@ def _place_sysfs(draft: Draft, options: Mapping[str, str]) -> None:
             draft.put(f"tuning.{knob.key}", word, field)
         elif path in _WORKQUEUES:
             draft.put("interrupts.workqueues", "reserved", field)
-            draft.note(
-                field, Fate.DIFFERS, "unbound workqueues run on the reserved CPUs", "interrupts.workqueues"
-            )
+            draft.differs(field, "unbound workqueues run on the reserved CPUs", "interrupts.workqueues")
         else:
-            draft.note(
-                field, Fate.NOT_EXPRESSED, "no key of a profile writes this file: use a tmpfiles.d entry"
-            )
+            draft.left_out(field, "no key of a profile writes this file: use a tmpfiles.d entry")
 
 
 def _place_modules(draft: Draft, options: Mapping[str, str]) -> None:
@@ -256,9 +246,7 @@ def _place_modules(draft: Draft, options: Mapping[str, str]) -> None:
         if words:
             draft.put("modules.options", {name: words}, "[modules]")
         else:
-            draft.note(
-                f"[modules] {name}", Fate.NOT_EXPRESSED, "no options: set modules.load to have it loaded"
-            )
+            draft.left_out(f"[modules] {name}", "no options: set modules.load to have it loaded")
 
 
 def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
@@ -276,7 +264,7 @@ def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
         if value.startswith("-"):
             if absent := [word for word in removed if word not in dict(words)]:
                 text = f"{' '.join(absent)} is taken off the host's command line: a profile takes nothing off"
-                draft.note(f"[bootloader] {name}", Fate.NOT_EXPRESSED, text, "kernel.cmdline")
+                draft.left_out(f"[bootloader] {name}", text, "kernel.cmdline")
             words = [(word, field) for word, field in words if word not in removed]
         else:
             words += [(word, f"[bootloader] {name}") for word in removed]
@@ -312,16 +300,14 @@ def _place_computed(draft: Draft, word: str, field: str) -> None:
     elif parameter in _CPU_SETS and value in _ISOLATED:
         draft.put(_CPU_SETS[parameter], _ALLOCATABLE, field)
     else:
-        draft.note(
+        draft.left_out(
             field,
-            Fate.NOT_EXPRESSED,
             f"{word} is left out: its value is computed on the host or set in another file",
             "kernel.cmdline",
         )
         return
-    draft.note(
+    draft.differs(
         field,
-        Fate.DIFFERS,
         f"{word}: another file sets the CPUs; here they are all but the reserved ones",
         "kernel.nohz_full",
     )
