@@ -34,37 +34,28 @@ def explain(
 
     pkg/apis/core/v1/helper/qos/qos.go; pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs.
     """
-    gates = gates or Gates()
+    return tuple(_remarks(pod, gates or Gates(), cpu_manager_is_static=cpu_manager_is_static))
+
+
+def _remarks(pod: Pod, gates: Gates, *, cpu_manager_is_static: bool) -> Iterator[Remark]:
+    by_container = "{}  (name the resources of each container instead)"
     if qos_class(pod, gates) != GUARANTEED:
-        return (*_uncounted(pod, gates), *_not_guaranteed(pod, gates))
-    if not gates.pins(pod):
-        return (
-            Remark(
-                "resources",
-                "pod-level resources switch CPU and memory pinning off while the feature gate "
-                "PodLevelResourceManagers is off",
-                "{}  (name the resources of each container instead)",
-            ),
-        )
-    if not cpu_manager_is_static:
-        return ()
-    return tuple(_without_exclusive_cpus(pod))
+        if not pod.has_pod_level_resources:
+            yield from _unequal_containers(pod)
+        elif gates.pod_level_resources:
+            yield from _unequal("resources", pod.requests or {}, pod.limits or {})
+        else:
+            reason = f"kubelet 1.{gates.minor} does not count pod-level resources while the feature gate "
+            yield Remark("resources", f"{reason}PodLevelResources is off (on from 1.34 on)", by_container)
+            yield from _unequal_containers(pod)
+    elif not gates.pins(pod):
+        reason = "pod-level resources switch CPU and memory pinning off while the feature gate "
+        yield Remark("resources", f"{reason}PodLevelResourceManagers is off", by_container)
+    elif cpu_manager_is_static:
+        yield from _without_exclusive_cpus(pod)
 
 
-def _uncounted(pod: Pod, gates: Gates) -> Iterator[Remark]:
-    if pod.has_pod_level_resources and not gates.pod_level_resources:
-        yield Remark(
-            "resources",
-            f"kubelet 1.{gates.minor} does not count pod-level resources while the feature gate "
-            "PodLevelResources is off (on from 1.34 on)",
-            "{}  (name the resources of each container instead)",
-        )
-
-
-def _not_guaranteed(pod: Pod, gates: Gates) -> Iterator[Remark]:
-    if gates.pod_level_resources and pod.has_pod_level_resources:
-        yield from _unequal("resources", pod.requests or {}, pod.limits or {})
-        return
+def _unequal_containers(pod: Pod) -> Iterator[Remark]:
     for field, container in fields_of(pod):
         yield from _unequal(f"{field}.resources", container.requests, container.limits)
 

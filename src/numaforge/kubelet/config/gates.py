@@ -50,8 +50,8 @@ def set_gates(version: KubeletVersion, feature_gates: Mapping[str, bool]) -> tup
             return (*errors, f"unrecognized feature gate: {name}")
         if state.locked and state.default != feature_gates[name]:
             errors.append(
-                f"cannot set feature gate {name} to {_go_bool(feature_gates[name])}, "
-                f"feature is locked to {_go_bool(state.default)}"
+                f"cannot set feature gate {name} to {str(feature_gates[name]).lower()}, "
+                f"feature is locked to {str(state.default).lower()}"
             )
             if version.rules_minor < _FIRST_MINOR_WITH_SEVERAL_ERRORS:
                 break
@@ -97,7 +97,3 @@ def _state_at(history: str, minor: int) -> GateState | None:
         return None
     maturity, default, *locked = state.split()
     return GateState(maturity, default == "on", bool(locked))
-
-
-def _go_bool(value: bool) -> str:
-    return "true" if value else "false"

@@ -293,11 +293,11 @@ def _require_label_syntax(labels: Mapping[str, str]) -> None:
 
 
 def _is_reserved_label(label: str) -> bool:
-    prefix = label.partition("/")[0] if "/" in label else ""
-    reserved = any(
-        prefix == domain or prefix.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io")
+    domain, slash, _ = label.partition("/")
+    reserved, allowed = (
+        bool(slash) and f".{domain}".endswith(tuple(f".{name}" for name in names))
+        for names in (("kubernetes.io", "k8s.io"), _LABEL_PREFIXES)
     )
-    allowed = any(prefix == domain or prefix.endswith(f".{domain}") for domain in _LABEL_PREFIXES)
     return reserved and not allowed and label not in NODE_LABELS
 
 

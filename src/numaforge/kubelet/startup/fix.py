@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 
 from numaforge.kubelet.admission.machine import MachineInfo
-from numaforge.kubelet.config.gates import GateState, gate, known_minors_of
+from numaforge.kubelet.config.gates import gate, known_minors_of
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.managers import shares_of
 from numaforge.kubelet_minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
@@ -57,7 +57,7 @@ def fixed(text: str, report: Report, topology: NodeTopology, file: str) -> str:
         elif finding.id == "NF101" and (known_minors_of(key) or not get_close_matches(key, GATES, 1, 0.8)):
             lines[index] = _without(lines[index], key)
         elif finding.id == "NF102" and (state := gate(minor, key)):
-            lines[index] = _with_value(lines[index], key, partial(_default_of, state))
+            lines[index] = _with_value(lines[index], key, lambda _: str(state.default).lower())
         elif finding.id == "NF502" and finding.where == key:
             _drop_earlier(lines, key, index)
     return _with_shares("".join(lines), report, topology)
@@ -82,10 +82,6 @@ def _without(line: str, key: str) -> str:
     if re.fullmatch(rf"\s*{entry}[^{{]*\n", line):
         return ""
     return re.sub(rf"{entry}[^,}}]*,\s*|(,\s*)?{entry}[^,}}]*(?=}})", "", line, count=1)
-
-
-def _default_of(state: GateState, _: str) -> str:
-    return str(state.default).lower()
 
 
 def _quoted(value: str) -> str:

@@ -72,10 +72,10 @@ def set_up_topology_manager(configuration: Configuration, machine: MachineInfo) 
         return
     limit = DEFAULT_MAX_NUMA_NODES
     closest = False
-    known = topology_options(configuration.version)
+    options = topology_options(configuration.version)
     for name, text in sorted((settings.get("topologyManagerPolicyOptions") or {}).items()):
         path = f"topologyManagerPolicyOptions.{name}"
-        _require_option(name, known, "Topology", path, configuration)
+        _require_option(name, options, "Topology", path, configuration)
         if name == PREFER_CLOSEST_NUMA:
             closest = _bool_option(name, text, path)
         elif name == MAX_ALLOWABLE_NUMA_NODES:
@@ -83,8 +83,8 @@ def set_up_topology_manager(configuration: Configuration, machine: MachineInfo) 
     if closest and not machine.tells_distances:
         raise SetupError(fault("NF210", "distances"))
     if (count := len(machine.nodes)) > limit:
-        option = "main" if MAX_ALLOWABLE_NUMA_NODES in known else "no option"
-        raise SetupError(fault("NF211", option, limit=limit, count=count))
+        text = "main" if MAX_ALLOWABLE_NUMA_NODES in options else "no option"
+        raise SetupError(fault("NF211", text, limit=limit, count=count))
 
 
 def set_up_cpu_manager(

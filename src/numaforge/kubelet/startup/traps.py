@@ -4,8 +4,9 @@ The behaviour behind each warning was observed on real kubelets; related issues 
 named beside the rule.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import reduce
 from typing import Any
 
 from numaforge.findings import Finding
@@ -28,6 +29,7 @@ from numaforge.kubelet_minors.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet_minors.values.gotext import quoted
 from numaforge.kubelet_minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.lib.cpulist import cpus_named, format_cpulist
+from numaforge.lib.given import mapping
 from numaforge.lib.ordering import first_of
 from numaforge.lib.quantity import Quantity, counted
 from numaforge.machine.topology.model import Core, CpuSet, NodeTopology
@@ -215,16 +217,10 @@ def _overriding_flags(configuration: Configuration) -> _Faults:
         if field.startswith("featureGates."):
             continue
         value = configuration.flags.settings[field]
-        in_files = [_at(settings, field) for settings in files]
-        if any(setting is not None and setting != value for setting in in_files):
+        path = field.split(".")
+        in_files = [reduce(lambda data, step: mapping(data).get(step), path, data) for data in files]
+        if any(setting not in (None, value) for setting in in_files):
             yield fault("NF509", flag=flag, field=field, value=_shown(value))
-
-
-def _at(settings: Mapping[str, Any], field: str) -> Any:
-    value: Any = settings
-    for step in field.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _shown(value: Any) -> str:

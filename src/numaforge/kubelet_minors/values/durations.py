@@ -67,7 +67,11 @@ def parse_duration(text: str) -> Duration:
         match = _PART.match(rest)
         if not match or _is_beyond(match["whole"]):
             raise DurationError(invalid)
-        unit = _unit(match["unit"], text)
+        if not match["unit"]:
+            raise DurationError(f"time: missing unit in duration {quoted_in_bytes(text)}")
+        if (unit := _UNITS.get(match["unit"])) is None:
+            name = quoted_in_bytes(match["unit"])
+            raise DurationError(f"time: unknown unit {name} in duration {quoted_in_bytes(text)}")
         part = int(match["whole"] or "0") * unit
         total += part + _nanoseconds(match["fraction"] or "", unit)
         if max(part, total) > _LARGEST + 1:
@@ -78,14 +82,6 @@ def parse_duration(text: str) -> Duration:
     if total > _LARGEST:
         raise DurationError(invalid)
     return Duration(total)
-
-
-def _unit(name: str, text: str) -> int:
-    if not name:
-        raise DurationError(f"time: missing unit in duration {quoted_in_bytes(text)}")
-    if name not in _UNITS:
-        raise DurationError(f"time: unknown unit {quoted_in_bytes(name)} in duration {quoted_in_bytes(text)}")
-    return _UNITS[name]
 
 
 def _is_beyond(digits: str) -> bool:

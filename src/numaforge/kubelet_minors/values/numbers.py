@@ -78,7 +78,10 @@ def parse_float32(text: str) -> float:
     if not match or _LONE_UNDERSCORE.search(text) or "__" in text:
         raise NumberError("ParseFloat", text, is_range=False)
     plain = text.replace("_", "")
-    value = _rounded_hexadecimal(plain) if match["hexadecimal"] else _rounded_decimal(plain)
+    try:
+        value = float32(float.fromhex(plain)) if match["hexadecimal"] else _rounded_decimal(plain)
+    except OverflowError:
+        value = inf
     if isinf(value):
         raise NumberError("ParseFloat", text, is_range=True)
     return value
@@ -116,13 +119,6 @@ def _rounded_decimal(plain: str) -> float:
                 else single
             )
     return single
-
-
-def _rounded_hexadecimal(plain: str) -> float:
-    try:
-        return float32(float.fromhex(plain))
-    except OverflowError:
-        return inf
 
 
 def parse_bool(text: str) -> bool:
