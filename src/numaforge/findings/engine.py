@@ -74,10 +74,7 @@ class Judgement(NamedTuple):
 
 
 def judge(rule: MachineRule, machine: NodeTopology) -> Judgement:
-    """Return the verdict of a rule on a machine.
-
-    One fault is a finding even among unknowns; passed means that nothing was unknown.
-    """
+    """Return a rule's verdict: one fault is a finding even among unknowns; passed, if nothing was unknown."""
     where = rule.scope(machine)
     if where.applies is None:
         return Judgement(rule, Verdict.UNKNOWN, where.reason)

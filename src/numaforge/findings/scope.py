@@ -15,9 +15,9 @@ NO_NVIDIA = "no NVIDIA GPU"
 NO_DRIVER = "NVIDIA's driver has no GPU"
 
 
-def own_gpus(machine: NodeTopology) -> list[Gpu]:
-    """Return NVIDIA's GPUs that this host uses itself, without those for guests."""
-    return [gpu for gpu in machine.gpus if _is_own(gpu)]
+def own_gpus(machine: NodeTopology, vendor: str = NVIDIA) -> list[Gpu]:
+    """Return a vendor's GPUs that this host uses itself, without those for guests."""
+    return [gpu for gpu in machine.gpus if gpu.vendor == vendor and gpu.driver != "vfio-pci"]
 
 
 def driven(machine: NodeTopology) -> list[Gpu]:
@@ -34,8 +34,8 @@ def lost(machine: NodeTopology) -> list[Gpu]:
     """Return the GPUs that NVIDIA's driver has and NVML cannot reach; none where NVML does not start."""
     if machine.nvidia is None or machine.nvidia.error is not None:
         return []
-    listed = (gpu for gpu in machine.gpus if gpu.driver == "nvidia" or gpu.index is not None)
-    return [gpu for gpu in listed if _is_own(gpu) and gpu.unanswered is not None]
+    listed = (gpu for gpu in own_gpus(machine) if gpu.driver == "nvidia" or gpu.index is not None)
+    return [gpu for gpu in listed if gpu.unanswered is not None]
 
 
 def answering(machine: NodeTopology) -> list[Gpu]:
@@ -46,10 +46,6 @@ def answering(machine: NodeTopology) -> list[Gpu]:
 def nvidia_install(machine: NodeTopology) -> NvidiaInstall:
     """Return NVIDIA's installed software; an empty record where it was not captured."""
     return machine.nvidia_install or NvidiaInstall()
-
-
-def _is_own(gpu: Gpu) -> bool:
-    return gpu.vendor == NVIDIA and gpu.driver != "vfio-pci"
 
 
 def not_vgpu(gpu: Gpu) -> bool:
@@ -101,10 +97,7 @@ def with_driven(pick: Pick, *, none: str) -> Scope:
 def one_value(
     pick: Pick, value: Callable[[Gpu], Value | None], wrong: Callable[[Value], str | None], *, unknown: str
 ) -> Look:
-    """Check one value of each answering, picked GPU.
-
-    `wrong` words a fault of a value, None where sound. A value of None is `unknown`.
-    """
+    """Check one value of each answering, picked GPU: `wrong` words a fault; None is `unknown`."""
 
     def look(machine: NodeTopology) -> Iterator[Seen]:
         for gpu in filter(pick, answering(machine)):

@@ -406,10 +406,7 @@ def _with_devices(
 
 
 def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate | None:
-    """Return a node whose kubelet has other settings and has readmitted its pods in order.
-
-    None where it would refuse one of these pods. Raises KubeletConfigError where it would not start.
-    """
+    """Return a node with other settings, None if it refuses a pod that runs; raises KubeletConfigError."""
     if candidate.scenario is None or candidate.kubelet is None:
         return None
     changed = replace(candidate.scenario, config={**candidate.scenario.config, **settings}, state=None)

@@ -58,10 +58,7 @@ class PodClaim(ClaimRef):
 
 @dataclass(frozen=True)
 class DeviceWish:
-    """One way to serve a request: devices of a class, `count` of them or all.
-
-    `capacity` is requested of each device. `is_monitor` is admin access, which takes nothing from others.
-    """
+    """One way to serve a request; `is_monitor` is admin access, which takes nothing from others."""
 
     name: str
     device_class: str
@@ -146,10 +143,7 @@ NOTHING_KNOWN = ClaimWorld()
 
 
 def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> ClaimWorld:
-    """Return the objects of claims in documents, ignoring other documents.
-
-    Slices are known where documents have any, or are those of a whole cluster (`is_whole`).
-    """
+    """Return the objects of claims in documents. Without slices the offer is unknown, unless `is_whole`."""
     documents_of: dict[str, list[Document]] = {kind: [] for kind in KINDS}
     for document in documents:
         if not isinstance(document, Mapping) or not is_of_claims(document):

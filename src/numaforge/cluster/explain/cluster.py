@@ -22,7 +22,7 @@ from numaforge.cluster.explain.workload import (
 from numaforge.cluster.schedulers import gangs
 from numaforge.kubelet.admission.pod import CPU, pod_requests
 from numaforge.lib.errors import NumaforgeError
-from numaforge.lib.given import mapping
+from numaforge.lib.given import mapping, mappings
 from numaforge.lib.kubernetes_objects import ENDED_PHASES
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import parse_quantity
@@ -175,13 +175,10 @@ def group_stubs(name: GroupName) -> list[Document]:
 
 def _node(name: str, document: Document) -> LiveNode:
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
-    taints = spec.get("taints") or []
     return LiveNode(
         name=name,
         labels={str(key): str(value) for key, value in mapping(metadata.get("labels")).items()},
-        taints=tuple(taint for taint in taints if isinstance(taint, Mapping))
-        if isinstance(taints, list)
-        else (),
+        taints=tuple(mappings(spec.get("taints"))),
         cordoned=bool(spec.get("unschedulable")),
         allocatable=dict(_amounts(mapping(mapping(document.get("status")).get("allocatable")))),
     )

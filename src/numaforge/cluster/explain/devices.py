@@ -169,10 +169,7 @@ def devices_on(
     *,
     planned: bool = False,
 ) -> NodeDevices:
-    """Return the devices that slices offer a node; `rules` are DeviceTaintRules.
-
-    With `planned` slices, omitted properties of a device are unknown.
-    """
+    """Return the devices of slices for a node, under DeviceTaintRules; `planned` ones may omit properties."""
     pools: dict[tuple[str, str], list[Document]] = {}
     for device_slice in slices:
         spec = mapping(device_slice.get("spec"))

@@ -54,10 +54,7 @@ class Explanation(NamedTuple):
 
 
 def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation, tuple[Candidate, ...]]:
-    """Place as much of a workload as fits, and explain why the rest does not.
-
-    Also returns the nodes: with its pods where it fits, else as they were.
-    """
+    """Place what fits of a workload and explain the rest; also return the nodes, with its pods if it fits."""
     members = workload.members
     if not members:
         raise ValueError("a workload without pods")

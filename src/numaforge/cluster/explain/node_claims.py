@@ -283,10 +283,7 @@ def with_claims(scenario: Scenario, plan: NodePlan | None, world: ClaimWorld) ->
 
 
 def without_plugins(offered: Inventory, world: ClaimWorld) -> Inventory:
-    """Return what a machine's GPUs offer by device plugins, without what given objects serve by claims.
-
-    Given objects take precedence over those registered on the machine.
-    """
+    """Return what a machine's plugins offer, without what given objects serve by claims."""
     if world.slices is None:
         return offered
     return {resource: devices for resource, devices in offered.items() if world.class_of(resource) is None}

@@ -11,10 +11,7 @@ _SAME = 1e-9
 
 
 class Placement(NamedTuple):
-    """Placed pods: the nodes afterwards, and the node of each pod.
-
-    `domain` is the label value that all these nodes share, None where they need not.
-    """
+    """The nodes with their placed pods, the node of each, and the value of the label `domain`, if shared."""
 
     nodes: tuple[Candidate, ...]
     where: tuple[str, ...]

@@ -13,7 +13,7 @@ from typing import Any
 
 from numaforge.kubelet.admission.pod import PodError
 from numaforge.kubelet_minors.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.lib.given import digits, mapping
+from numaforge.lib.given import digits, mapping, mappings
 from numaforge.lib.mistakes import shown, yaml_scalar
 
 Labels = Mapping[str, str]
@@ -342,10 +342,8 @@ def _unseen(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> Iterator[st
         yield "affinity to other pods"
     if spec.get(_SPREAD):
         yield "topology spread"
-    volumes = spec.get("volumes")
-    if isinstance(volumes, list) and any(
-        isinstance(volume, Mapping) and ("persistentVolumeClaim" in volume or "ephemeral" in volume)
-        for volume in volumes
+    if any(
+        volume.keys() & {"persistentVolumeClaim", "ephemeral"} for volume in mappings(spec.get("volumes"))
     ):
         yield "volumes"
     if spec.get("priorityClassName"):

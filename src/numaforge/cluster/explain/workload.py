@@ -130,10 +130,7 @@ class Workloads(NamedTuple):
 
 
 def workloads_of(documents: Iterable[object], where: str) -> Workloads:
-    """Return the workloads in documents, in order; pods of one gang are one workload.
-
-    Raises NumaforgeError where no document holds pods, and for a PodGroup without its pods.
-    """
+    """Return the workloads in documents; raises NumaforgeError without pods, also of a PodGroup."""
     reading = _Reading()
     for number, document in enumerate(documents_of(documents, where)):
         try:

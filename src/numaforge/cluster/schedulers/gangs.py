@@ -26,10 +26,7 @@ _FIRST_MINORS = ((37, "v1beta1"), (36, "v1alpha2"))
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the PodGroup and the Job of its pods, in the version that the cluster serves.
-
-    Where the cluster was not asked, the version of the newest planned kubelet; none before 1.36.
-    """
+    """Yield the PodGroup and Job of the version that is served, else of the newest kubelet, from 1.36 on."""
     version = fleet.gang_version
     if version is None:
         version = next((api_version for first, api_version in _FIRST_MINORS if fleet.minor >= first), "")

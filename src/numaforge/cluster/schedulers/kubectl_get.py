@@ -73,11 +73,7 @@ class Kubectl:
         return self._served(_SLICES, "--show-managed-fields")
 
     def claim_objects(self) -> tuple[Mapping[str, Any], ...] | None:
-        """Return the objects that decide claims of devices, in all namespaces; None where not served.
-
-        Omits DeviceTaintRules where not served. Also raises HostUnreachableError for a login that may not
-        read them.
-        """
+        """Return the objects that decide claims, with DeviceTaintRules if served; None where not served."""
         for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
             if (documents := self._served(resources, "-A")) is not None:
                 return documents

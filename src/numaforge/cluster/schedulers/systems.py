@@ -109,11 +109,7 @@ class Folder:
 def generate(
     nodes: Sequence[ServedNode], names: Sequence[str] = (), gang_version: str | None = None
 ) -> tuple[Folder, ...]:
-    """Return each system's files for some nodes, at least one.
-
-    Without `names`, leaves out systems without files. `gang_version` is the version of Kubernetes' own
-    PodGroup in the cluster, if asked.
-    """
+    """Return each system's files for nodes, at least one; without `names`, only systems that have any."""
     folders = []
     for name in names or SYSTEMS:
         system, fleet = SYSTEMS[name], ServedFleet(tuple(nodes), gang_version=gang_version)

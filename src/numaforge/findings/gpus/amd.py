@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from numaforge.findings.engine import Applicability, Seen, within
 from numaforge.findings.rules import machine_rule
+from numaforge.findings.scope import own_gpus
 from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
 from numaforge.lib.ordering import grouped
 from numaforge.lib.quantity import counted
@@ -14,13 +15,8 @@ from numaforge.machine.topology.vendors import AMD
 _NONE = "no AMD GPU"
 
 
-def _own_gpus(machine: NodeTopology) -> list[Gpu]:
-    """Return AMD's GPUs that this host uses itself."""
-    return [gpu for gpu in machine.gpus if gpu.vendor == AMD and gpu.driver != "vfio-pci"]
-
-
 def _cuttable(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
-    return [(gpu, gpu.partition) for gpu in _own_gpus(machine) if gpu.partition is not None]
+    return [(gpu, gpu.partition) for gpu in own_gpus(machine, AMD) if gpu.partition is not None]
 
 
 def _cut(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
@@ -32,7 +28,7 @@ def _counted(number: int, none: str) -> Applicability:
 
 
 def _with_gpu(machine: NodeTopology) -> Applicability:
-    return _counted(len(_own_gpus(machine)), _NONE)
+    return _counted(len(own_gpus(machine, AMD)), _NONE)
 
 
 @within(_with_gpu)
@@ -80,13 +76,13 @@ def _unlisted(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _placeless(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in _own_gpus(machine):
+    for gpu in own_gpus(machine, AMD):
         if gpu.numa_node is None:
             yield Seen("the kernel knows no NUMA node for it (-1)", gpu.pci_address)
 
 
 def _errors(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in _own_gpus(machine):
+    for gpu in own_gpus(machine, AMD):
         if not gpu.ras:
             yield Seen(unknown="the driver's counters of errors (RAS) were not read")
         for block in gpu.ras:
