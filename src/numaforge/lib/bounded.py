@@ -68,10 +68,7 @@ def run(
     where: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program that asks another machine, without input or with a file's, and return both outputs.
-
-    The shell runs a text. Raises TooMuchOutputError and subprocess.TimeoutExpired after ending it.
-    """
+    """Run a program, or a text by the shell; raises TooMuchOutputError and TimeoutExpired after ending it."""
     allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout
     with (

@@ -56,10 +56,7 @@ def is_user_manager(unit: str) -> bool:
 
 
 def pod_path(cgroup: str, groups: Mapping[str, str]) -> str:
-    """Return the control group of a process in a pod of the host's kubelet, "" for any other process.
-
-    Pods below a container or a user's manager are those of another cluster (kind, LXD).
-    """
+    """Return the control group of a process in a pod of this kubelet, not another's (kind, LXD); else ""."""
     for line in cgroup.splitlines():
         path = line.split(":", 2)[-1]
         above, pods, _ = path.partition("kubepods")

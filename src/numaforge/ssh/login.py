@@ -226,11 +226,9 @@ class _AtOnce(Packetizer):
 class HostTransport(Transport):
     """paramiko's transport with our sockets' options, which asks for `host_keys`, types of keys, in order.
 
-    Small messages of both sides would wait for acknowledgements, 40 ms in each command and twice in a login.
-    Keepalives detect connections that have silently died: paramiko expects no answer to them, but the kernel
-    ends a connection that does not acknowledge them. The check for a closed connection runs every two
-    seconds, not ten times a second: with a thousand connections that alone takes a core. Data, and the end
-    of a connection, are noticed at once.
+    Small messages would wait for acknowledgements, 40 ms in each command and twice in a login. Keepalives
+    detect connections that have died: the kernel ends one that does not acknowledge them. The check for a
+    closed connection runs every two seconds, not ten times a second: with a thousand that alone takes a core.
     """
 
     host_keys: tuple[str, ...] = ()

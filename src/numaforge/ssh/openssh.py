@@ -236,9 +236,8 @@ def _ask(questions: list[Question]) -> None:
 def _output_of(script: str) -> bytes:
     """Return all output of a shell; it is ended where it prints nothing for _ANSWER_SECONDS.
 
-    Its descriptor 3 shows that it has ended. gevent's subprocess would fork this process, which takes as long
-    as two answers; its posix_spawn misses the end of a shell that is faster than this process, and its
-    waitpid then waits forever.
+    Its descriptor 3 shows that it has ended. gevent's subprocess would fork, which takes as long as two
+    answers; its posix_spawn misses the end of a faster shell, and its waitpid then waits forever.
     """
     spawn, wait = monkey.get_original("os", ["posix_spawnp", "waitpid"])
     near_end, far_end = socket.socketpair()
@@ -329,9 +328,8 @@ def _absolute(path: object) -> str:
 def _config(user_config: str, **first: str | None) -> str:
     """Return the file for -F, "" where OpenSSH's own files suffice.
 
-    OpenSSH passes -F to the `ssh` of each jump host, and no other option. So the settings `first`, from host
-    data, go into a file that includes the usual ones. OpenSSH takes the user's folder from passwd; this takes
-    HOME.
+    OpenSSH passes -F alone to the `ssh` of each jump host: so `first`, of host data, go into a file that
+    includes the usual ones, in HOME, where OpenSSH takes the folder that passwd names.
     """
     keywords = [f"    {keyword} {_quoted(value, tokens=True)}" for keyword, value in first.items() if value]
     home = str(Path("~").expanduser())

@@ -75,24 +75,11 @@ UNFINISHED = f"{TRANSACTIONS}/current"
 """A link to the change of the host that has not ended: its step, and why it goes back."""
 UNFINISHED_STATE, UNFINISHED_WHY = f"{UNFINISHED}/state", f"{UNFINISHED}/why"
 
-LINKS = (
-    UNFINISHED,
-    "/sys/bus/pci/devices/*",
-    "/sys/bus/pci/devices/*/driver",
-    "/sys/bus/pci/devices/*/physfn",
-    "/sys/class/net/*",
-    "/sys/class/net/*/device",
-    "/sys/class/infiniband/*",
-    "/sys/class/infiniband/*/device",
-    # The link's target has the version in its name.
-    *(
-        f"{folder}/libnvidia-ml.so.1"
-        for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
-    ),
-    # A masked unit is a link to /dev/null.
-    "/etc/systemd/system/nvidia-imex.service",
-)
-"""Symbolic links whose targets tell where a device is, and which file or unit is meant."""
+LINKS = (UNFINISHED, *_TABLES["links"])
+"""Symbolic links whose targets tell where a device is, and which file or unit is meant.
+
+libnvidia-ml's has the version in its name; a masked unit is a link to /dev/null.
+"""
 
 VPD = "/sys/class/infiniband/*/device/vpd"
 """Vital product data of RDMA devices hold serial numbers: only whether the keyword is in them is taken."""
@@ -217,28 +204,12 @@ TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles",
 KERNEL_VALUES = "/etc/numaforge/kernel-values"
 """What the kernel had before earlier runs changed it."""
 
+_STATE_OF_A_CHANGE = (PLAN, MANAGED_INTERRUPTS, UNFINISHED_STATE, UNFINISHED_WHY, KERNEL_VALUES)
 TEXTS = (
-    "/proc/mounts",
-    "/proc/cmdline",
-    "/etc/os-release",
-    "/usr/lib/os-release",
-    PLAN,
-    MANAGED_INTERRUPTS,
-    UNFINISHED_STATE,
-    UNFINISHED_WHY,
-    NCCL_CONF,
-    RCCL_CONF,
-    ROUTES,
+    *_TABLES["texts"],
+    *_STATE_OF_A_CHANGE,
+    *(NCCL_CONF, RCCL_CONF, ROUTES, TUNED_PROFILE),
     *(f"{folder}/sysctl.d/*.conf" for folder in SYSTEM_FOLDERS[:-1]),
-    TUNED_PROFILE,
-    "/etc/infiniband/openib.conf",
-    "/etc/apt/apt.conf.d/*auto-upgrades",
-    "/etc/apt/apt.conf.d/*unattended-upgrades",
-    "/etc/apt/apt.conf.d/52numaforge-hold",
-    "/etc/dnf/plugins/versionlock.list",
-    "/etc/dnf/versionlock.toml",
-    "/etc/zypp/locks",
-    KERNEL_VALUES,
     *(distribution.version for distribution in DISTRIBUTIONS.values() if distribution.version),
 )
 """Files that are taken whole."""

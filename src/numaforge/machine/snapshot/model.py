@@ -23,10 +23,7 @@ _TAKE_ANOTHER = "take a new one with `numaforge capture HOST --to FILE`"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One machine, as text.
-
-    Small files below /sys and /proc are kept without their last newline, configuration files as they are.
-    """
+    """One machine as text: files below /sys and /proc without their last newline, others as they are."""
 
     files: Mapping[str, str]  # absolute path -> text
     links: Mapping[str, str] = field(default_factory=dict)  # absolute path -> absolute, normalised target

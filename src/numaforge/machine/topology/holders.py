@@ -29,10 +29,7 @@ def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, Gpu
 
 
 def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
-    """Return every device that a container has; None where neither the kubelet nor its checkpoint reports it.
-
-    The checkpoint lags behind: devices of a pod that has ended stay until the next pod asks for some.
-    """
+    """Return every device of a container, None where unknown; the kubelet's checkpoint lags behind itself."""
     answered = _told(snapshot, root_dir)
     return _kept(snapshot, root_dir) if answered is None else answered
 

@@ -191,8 +191,7 @@ def _reached(start: object, neighbours: Mapping[object, set[object]], visited: s
 def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
     """Return the NUMA nodes without CPUs that are a GPU's memory, each with the GPU's PCI address.
 
-    There are none where the driver manages that memory itself (CDMM, from R580: the NUMA nodes stay, without
-    memory), nor on PCIe cards.
+    There are none on PCIe cards, nor where the driver manages the memory itself (CDMM, from R580).
     """
     without_cpus = {node.id for node in topology.numa_nodes if not node.cpus}
     return {
@@ -205,10 +204,9 @@ def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
 def nodes_of_gpus(topology: NodeTopology) -> frozenset[int]:
     """Return the NUMA nodes without CPUs that are there for GPUs, with memory or without.
 
-    On bare metal with Grace firmware lists 8 for each GPU, as generic initiators, whatever the driver does
-    with them: Linux makes no NUMA node later, and each MIG instance may need one (hw/acpi in QEMU,
-    acpi-generic-initiator). Where the kernel does not name generic initiators (before 5.10), they are those
-    without memory beside a GPU of such a board.
+    On bare metal with Grace firmware lists 8 for each GPU, as generic initiators: Linux makes no NUMA node
+    later, and each MIG instance may need one (hw/acpi in QEMU, acpi-generic-initiator). A kernel before 5.10
+    does not name these: they are those without memory beside a GPU of such a board.
     """
     coherent = any(map(is_coherent, topology.gpus))
     return frozenset(gpu_memory_nodes(topology)) | {

@@ -29,11 +29,10 @@ class Rail(NamedTuple):
 def rails(topology: NodeTopology) -> tuple[Rail, ...]:
     """Return the rails of a machine, those with GPUs first; management functions are none.
 
-    Of devices that are equally near to a GPU those with a port that is not DOWN come first, and of these the
-    fastest kind, as NCCL chooses; the others are rails without this GPU. A device that is the nearest alone
-    keeps its GPUs while its ports are DOWN: a pulled cable is a fault, not another topology. A virtual
-    function is a rail only where its physical function is not there, or is DOWN while the virtual one is
-    not. Software devices have no GPUs.
+    Of devices equally near to a GPU those with a port that is not DOWN come first, then the fastest kind, as
+    NCCL chooses; the others are rails without it. The nearest alone keeps its GPUs while DOWN: a pulled cable
+    is a fault, not another topology. A virtual function is a rail only where its physical one is not there,
+    or alone is DOWN. Software devices have no GPUs.
     """
     devices = carriers(topology.rdma_devices)
     speeds = _speeds(devices)
