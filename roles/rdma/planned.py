@@ -107,10 +107,7 @@ class RdmaHostPlan:
 
 @dataclass(frozen=True)
 class RdmaPlan:
-    """RDMA on one node: the decisions of its four concerns.
-
-    `pools_deployed`: the shared device plugin serves this node with `pools`.
-    """
+    """RDMA on one node; `pools_deployed`: the shared device plugin serves this node with `pools`."""
 
     pools: tuple[RdmaPool, ...] = ()
     pools_deployed: bool = False
