@@ -100,7 +100,7 @@ def inner_types(hint: object) -> Iterable[type]:
 def notices() -> set[str]:
     trees = (REPOSITORY / "src/numaforge", REPOSITORY / "roles")
     sources = [file.read_text() for tree in trees for file in tree.rglob("*.py")]
-    named = {name for text in sources for name in re.findall(r"(?:Notice|\.notice)\(\s*\"([^\"]+)\"", text)}
+    named = {name for text in sources for name in re.findall(r"[Nn]otice\(\s*\"([^\"]+)\"", text)}
     return named | {knob.feature.id for knob in KNOBS if knob.feature}
 
 
