@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
@@ -55,7 +56,10 @@ def plan(sources: tuple[str, ...], planning: Planning, why: str | None, output: 
       numaforge plan dgx-h100 --profile training --why cpus
       numaforge plan fleet/ --profile training
     """
-    if why and not sources and why != _ALL and not _is_section(why):
+    from numaforge.planning.plan import NodePlan
+
+    sections = {field.name for field in fields(NodePlan)}
+    if why and not sources and why != _ALL and why.partition(".")[0] not in sections:
         sources, why = (why,), _ALL  # `plan --why dgx-h100`
     names = each_named(sources)
     if len(names) > 1:
@@ -72,14 +76,6 @@ def plan(sources: tuple[str, ...], planning: Planning, why: str | None, output: 
     else:
         show(_reasons(decided, machine, why))
     return ExitCode.YES
-
-
-def _is_section(why: str) -> bool:
-    from dataclasses import fields
-
-    from numaforge.planning.plan import NodePlan
-
-    return why.partition(".")[0] in {field.name for field in fields(NodePlan)}
 
 
 def _reasons(decided: NodePlan, machine: NodeTopology, why: str) -> RenderableType:

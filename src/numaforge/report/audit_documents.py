@@ -109,11 +109,7 @@ def _changes(changed: Changes) -> dict[str, Any]:
 
 
 def earlier(path: str) -> Earlier:
-    """Return an earlier audit by machine; a name may be a range (`gpu-[01-32]`).
-
-    An entry of `findings` with an `id` and no `key` means the whole rule. Raises NumaforgeError for a file
-    that is not an audit.
-    """
+    """Return an earlier audit by machine; an entry with an `id` and no `key` means the whole rule."""
     document = read_json(path, most_mib=_MOST_MIB, remedy=_REMEDY)
     if not isinstance(document, dict) or not isinstance(document.get("machines"), list):
         raise NumaforgeError("is not an audit: it has no list `machines`", where=path, remedy=_REMEDY)

@@ -126,11 +126,7 @@ _SYSCTL = re.compile(r"/proc/sys/(?P<name>[^:]+)(?P<to>: .*)")
 
 
 def condensed(moves: Iterable[str]) -> list[str]:
-    """Return lines of changing values, with equal ones of many CPUs or NUMA nodes merged.
-
-    `/sys/.../cpu0/cpufreq/scaling_governor: a -> b`, and so on to CPU 127, is `cpus 0-127 scaling_governor: a
-    -> b`, at the place of the first. Of choices, `always [madvise] never`, shows the one in effect.
-    """
+    """Return lines of changing values, of equal ones one: `cpus 0-127 scaling_governor: a -> b`."""
     groups: dict[tuple[str, str], list[int]] = {}
     for move in moves:
         kind, rest, number = _numbered(_CHOICES.sub(r": \g<chosen> ->", move, count=1))

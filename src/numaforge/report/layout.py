@@ -22,16 +22,19 @@ from numaforge.report.boxes import (
     TITLE,
     Box,
     Text,
+    all_devices,
     bottom,
     broken,
+    devices_box,
     fitted,
     framed,
     in_grid,
+    links_box,
     panel,
+    place_of,
     stacked,
     text_width,
 )
-from numaforge.report.device_boxes import all_devices, devices_box, links_box, place_of
 from numaforge.report.machine_wording import cpu_counts, memory_and_devices, policies_of
 from numaforge.report.rails import rails_box
 from numaforge.report.slices import gpus_planned

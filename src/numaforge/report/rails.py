@@ -9,9 +9,19 @@ from numaforge.lib.quantity import counted
 from numaforge.machine.topology.links import gpu_names
 from numaforge.machine.topology.model import NodeTopology, RdmaDevice
 from numaforge.machine.topology.rails import best_devices, rails
-from numaforge.report.boxes import BODY, PADDING, SMALL, Box, in_grid, panel, text_width
+from numaforge.report.boxes import (
+    BODY,
+    PADDING,
+    SMALL,
+    SMALL_CHIP,
+    Box,
+    in_grid,
+    linked,
+    panel,
+    small_chip,
+    text_width,
+)
 from numaforge.report.columns import add_row, columns
-from numaforge.report.device_boxes import SMALL_CHIP, linked, small_chip
 from numaforge.report.machine_wording import rdma_roles
 from numaforge.report.wording import joined
 

@@ -45,10 +45,7 @@ class PartRow(NamedTuple):
 
 
 class GpuParts(NamedTuple):
-    """How a GPU is cut: rows of parts over the same number of units, and the same in words.
-
-    `modes` is "CPX NPS4" or "MIG", `words` "8 partitions of 24 GiB", `short` "8 x 24 GiB".
-    """
+    """How a GPU is cut: `modes` CPX NPS4 or MIG, `words` "8 partitions of 24 GiB", `short` "8 x 24 GiB"."""
 
     modes: str
     words: str

@@ -89,11 +89,9 @@ def summary(
     notes: Sequence[str] = (),
     nothing: str = "no changes needed",
 ) -> RenderableType:
-    """Return a roll-out's result on one screen: counts, failures with reasons, and where the rest is.
+    """Return a roll-out's result on one screen, in broken lines: counts, failures, and where the rest is.
 
-    `file` has each host's result, `notes` name what could not be recorded, and `nothing` is shown for an
-    empty roll-out. Counts, notes and the file's name are always shown in full. Lines are broken for the
-    screen: print them without wrapping.
+    `file` has each host's result, `notes` name what was not recorded, `nothing` is for an empty roll-out.
     """
     results = results_of(report)
     counts = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"

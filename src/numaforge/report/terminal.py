@@ -64,10 +64,7 @@ def screen() -> Screen:
 
 
 def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
-    """Print tables and text for people; `wrapped` text is broken for the screen already.
-
-    Tables are for 80 columns or more: a narrower terminal wraps their lines rather than cut cells.
-    """
+    """Print tables and text for people, for 80 columns or more; `wrapped` text is broken already."""
     out = console()
     out.width = max(out.width, Screen().width)
     with out.capture() as captured:
@@ -181,10 +178,7 @@ def print_data(text: str) -> None:
 
 
 def save(content: str | bytes, output: str | None, *, private: bool = False) -> None:
-    """Write to a file, whole or not at all, and remark on it; for None and `-`, print it.
-
-    Only the owner may read a `private` file, such as a snapshot: it has what root reads.
-    """
+    """Write a file whole and remark on it, or print it for None and `-`; a `private` one is its owner's."""
     if output is None or output == "-":
         if isinstance(content, str):
             print_data(content)

@@ -74,12 +74,11 @@ def wrapped_cpulist(cpulist: str, width: int) -> tuple[str, ...]:
     """Return a cpulist in lines of at most `width`, broken after commas."""
     lines = [""]
     for part in cpulist.split(","):
-        separator = "," if lines[-1] else ""
         if lines[-1] and len(lines[-1]) + 1 + len(part) >= width:
-            lines[-1] += separator
+            lines[-1] += ","
             lines.append(part)
         else:
-            lines[-1] += separator + part
+            lines[-1] += f",{part}" if lines[-1] else part
     return tuple(filter(None, lines))
 
 
