@@ -380,8 +380,7 @@ def void_script(transaction_id: str) -> str:
 def confirm_script(transaction_id: str, token: str) -> str:
     """Return the script that confirms a transaction whose node waits for it: `token` is its attempt's.
 
-    It prints "confirmed", or "not confirmed: " with the actual state, and then has done nothing. Run it over
-    a connection that was opened after the change.
+    It prints "confirmed", or "not confirmed: " and why. Run it over a connection opened after the change.
     """
     return _script(transaction_id, "confirm_transaction", data=f"{shell.line(token)}\n")
 

@@ -25,11 +25,10 @@ _KUBELET = "the kubelet"
 
 @dataclass(frozen=True)
 class Continuity:
-    """What has been observed of a kubelet so far.
+    """What has been observed of a kubelet so far: its `process` in the boot `boot_id`, and `reboots`.
 
-    `process` is None until one has been seen in the boot `boot_id`. `reboots` counts the reboots seen,
-    `stopped_at` is when the kubelet was first seen stopped, in the caller's seconds. Until it `came_up` in a
-    new boot, it may exit and be restarted, as happens while its container runtime does not answer yet.
+    `stopped_at` is when it was first seen stopped, in the caller's seconds. Until it `came_up` in a new boot,
+    it may exit and be restarted, as happens while its container runtime does not answer yet.
     """
 
     boot_id: str | None = None

@@ -1,7 +1,6 @@
 """Runs of pyinfra without the cost of its imports: half a second of CPU and 50 MiB each.
 
-A process that has imported what a run needs, and has done nothing else, forks for every run. It serves one
-request after another, and ends with its client; its runs continue.
+A process that has only imported what a run needs forks for every run; it ends with its client.
 """
 
 import gc

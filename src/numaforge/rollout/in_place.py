@@ -1,7 +1,7 @@
-"""Change one host where it is: a node whose pods stay, or a host that is no Node of the cluster.
+"""Change one host where it is: a node whose pods stay, or a host that is no Node; no cordon, drain or record.
 
-There is no cordon, no drain and no record. The node itself carries out the change, and undoes it where it
-fails or where the host does not answer over a new connection; afterwards a Node must still be Ready.
+The host carries the change out, and undoes it where it fails or does not answer over a new connection;
+afterwards a Node must still be Ready.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Labels that a MIG manager of the GPU operator has left behind: recognised with evidence, and repaired.
 
-It pauses the operator's operands by label, changes the geometry, and starts them again. Where a pod does not
-go in time, or its validator does not start again, it ends without that (mig-parted#485, gpu-operator#2833):
-the node advertises no GPU until its labels are put right.
+It pauses the operator's operands by label while it changes the geometry. Where a pod does not go in time, or
+its validator does not start again, it leaves them (mig-parted#485, gpu-operator#2833), and the node
+advertises no GPU.
 """
 
 from collections.abc import Sequence

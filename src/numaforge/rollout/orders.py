@@ -30,11 +30,10 @@ _RENEWAL_SEEN_SECONDS = 15.0  # a live runner renews every 10 s
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as the cluster has it: its roll-out in progress, or the result of the last one.
+    """A node as the cluster has it: its roll-out in progress, the result of the last one, or its `trouble`.
 
-    `trouble` is why neither can be read, and what to do. `own` is the report of a node that plans itself;
-    `tainted`: it does not accept pods yet. `silent_seconds`: how long its runner has not renewed its slot, by
-    this machine's clock; None where it is not overdue.
+    `own` is the report of a node that plans itself; `tainted`: it does not accept pods yet. `silent_seconds`
+    without a renewal of its slot are by this machine's clock; None where it is not overdue.
     """
 
     node: str

@@ -19,11 +19,10 @@ from numaforge.rollout.shards import Stage
 
 @dataclass(frozen=True)
 class NodeOutlook:
-    """One node that would be taken out of service, or is in a roll-out already.
+    """One node that would be taken out of service, or is in a roll-out already; what is `in_the_way` now.
 
-    `evicted` counts the pods that would go, `waits_for` names what the drain would have to wait for, and
-    `in_the_way` what would block the node now. `unpinned` has the number of exclusive CPUs by pod, for pods
-    that would share CPUs when they come back.
+    `evicted` counts the pods that would go, `waits_for` names what a drain would wait for. `unpinned` has the
+    number of exclusive CPUs by pod, for pods that would share CPUs when they come back.
     """
 
     needs: HostNeeds

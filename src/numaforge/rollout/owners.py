@@ -18,9 +18,8 @@ def device_owner(
 ) -> str | None:
     """Return which other tool sets some of the plan's `devices`, in words; None where there is none.
 
-    `changes` are those of the node's labels: one of ours that goes with it is no other tool's. `pods`
-    returns those on the node, `cut_by_driver` the nodes whose GPUs NVIDIA's DRA driver partitions; each is
-    called only where it matters.
+    `changes` are those of the node's labels: one of ours that goes with it is no other tool's. `pods` and
+    `cut_by_driver` (nodes that NVIDIA's DRA driver partitions) are called only where they matter.
     """
     labels = {**node.labels, **changes}
 

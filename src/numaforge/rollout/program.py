@@ -25,8 +25,7 @@ _PYINFRAS_OWN = "pyinfra error: "
 class Command:
     """What pyinfra runs: an inventory, its hosts, a deploy or a function; `arguments` are pyinfra's.
 
-    Hosts are divided between `processes`, without the hosts of other shards than `shard`. With `connections`
-    the run tells how hosts are reached, passwords included.
+    Hosts are divided between `processes`, without other shards'. With `connections`, passwords are told.
     """
 
     inventory: str

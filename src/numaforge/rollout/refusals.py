@@ -26,8 +26,7 @@ def refusals(
 ) -> dict[str, str]:
     """Return why hosts cannot be changed, by host; `nodes` and their `leases` are the cluster's, by name.
 
-    A host's own refusal, from the survey, takes precedence: it is nearer to the cause. Next comes whether a
-    host is the Node that it names, then the state of that Node.
+    A host's own refusal precedes, nearest to the cause; then whether it is its Node; then that Node's state.
     """
     joined = [needs for needs in survey.needs if needs.joined]
     unreadable = {needs.host: needs.unreadable for needs in survey.needs if needs.unreadable}

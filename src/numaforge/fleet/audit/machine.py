@@ -25,8 +25,8 @@ MACHINE_RULES: tuple[MachineRule, ...] = (*gpus.RULES, *gpudirect.RULES, *userla
 class AuditedMachine:
     """An audited machine: its make, its facts by rule, its findings, and the rules with unknown result.
 
-    `fabrics` are the NVLink domains of its GPUs with their clique, "<cluster uuid>.<clique id>", `imex` is
-    the state of the host's IMEX service, `gpu_memory` the manager of the memory of GPUs with Grace and Vera.
+    `fabrics` are its GPUs' NVLink domains, "<cluster uuid>.<clique id>", `imex` the state of its IMEX
+    service.
     """
 
     hostname: str | None

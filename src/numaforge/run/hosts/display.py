@@ -48,10 +48,9 @@ def show_change(
     labels: Sequence[str] = (),
     undrained: str | None = None,
 ) -> None:
-    """Show what will change on a host, and what a later run does.
+    """Show what will change on a host, and what a later run does; `drains`: its pods leave.
 
-    `drains`: its pods leave; `undrained` is why they stay although the kubelet restarts; `labels` are the
-    changes of its Node's labels.
+    `undrained` is why they stay although the kubelet restarts; `labels` are changes of its Node's labels.
     """
     sentences = (*(transaction.sentences if transaction else ()), *labels)
     if undrained and transaction and transaction.drains:
