@@ -1,21 +1,24 @@
 """`numaforge kubelet check`: whether a kubelet would start with a configuration."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from numaforge.commands.as_planned import AsPlanned, GivenKubelet, as_planned_options
 from numaforge.commands.machine import machine_of, machine_option, root_option
 from numaforge.commands.options import output_option, path_option
-from numaforge.kubelet.findings import Report
 from numaforge.lib.errors import ExitCode, KubeletConfigError
 from numaforge.lib.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
-from numaforge.machine.topology.model import KubeletInstall, NodeTopology
-from numaforge.report.check import DOCUMENTS, report_lines
 from numaforge.report.printable import plain
 from numaforge.report.terminal import echo_lines, save, show_json
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.findings import Report
+    from numaforge.machine.topology.model import NodeTopology
 
 _MOST_CORRECTIONS = 10
 
@@ -52,6 +55,8 @@ def check(
 
     Exit codes: 0 the kubelet starts, 1 it does not. With --fix: 0 it starts with the printed file.
     """
+    from numaforge.report.check import DOCUMENTS, report_lines
+
     given = GivenKubelet(**kubelet_given)
     config = given.config
     if fix and (config is None or node.planned or output != "table"):
@@ -89,6 +94,7 @@ def _fix(config: str, report: Report, topology: NodeTopology, given: GivenKubele
     """Print the file with what has one right value if the kubelet starts with it, else what is wrong."""
     from numaforge.commands.inputs import read_settings
     from numaforge.kubelet.startup.fix import fixed
+    from numaforge.report.check import report_lines
 
     corrected = read_settings(config)
     for _ in range(_MOST_CORRECTIONS):  # the kubelet names some mistakes only once others are mended
@@ -111,7 +117,7 @@ def _as_it_is(
     from numaforge.commands.inputs import read_drop_ins, read_settings
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup
-    from numaforge.machine.topology.model import why_no_version
+    from numaforge.machine.topology.model import KubeletInstall, why_no_version
 
     installed, config, drop_in = topology.kubelet, given.config, given.drop_in
     # A file named on the command line inherits no drop-ins, flags or state of the node, except with --live.

@@ -23,11 +23,9 @@ from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.outcome import Progress
 from numaforge.rollout.steps import Clock
 
-_SMALL = 10
-"""In a fleet of up to this many hosts, every change is a line."""
+_SMALL = 10  # in a fleet of up to this many hosts, every change is a line
 _QUIET_SECONDS = 60.0
-_STEPS = 20
-"""The number of progress lines of a larger fleet, one per equal share of ended hosts."""
+_STEPS = 20  # progress lines of a larger fleet, one per equal share of ended hosts
 _PHASES = 3
 
 

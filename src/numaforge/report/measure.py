@@ -13,10 +13,8 @@ from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import styled_lines, wrapped
 
-_FEW = 2
-"""Up to this many machines are shown in full; of more, what is slow and a summary by make."""
-_LOW_SHARE = 0.5
-"""A share of its link's limit below which a figure is coloured, whatever siblings have."""
+_FEW = 2  # machines shown in full; of more, what is slow and a summary by make
+_LOW_SHARE = 0.5  # of its link's limit: below it a figure is coloured, whatever siblings have
 
 
 def lines(
