@@ -24,12 +24,23 @@ from tests.machines.kubelet_view import ask_kubelet
 from tests.machines.lstopo import read_lstopo
 
 RECORDED = "recorded"
+HEADER = ("machine", "kind", "origin", "licence")
 SECTIONS = {"host": host_facts, "topology": topology_facts, "kubelet": kubelet_facts, "plans": plan_facts}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Store a snapshot and what is expected of it in this folder, and bring the README's table up to date."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.again:
+        for machine in files.machine_files():
+            earlier = machine.expected()
+            record_expected(
+                machine.name, machine.snapshot(), earlier, _told(given, machine.snapshot(), earlier)
+            )
+        return 0
+    if given.snapshot is None:
+        parser.error("name a snapshot, or --again")
     snapshot = (
         from_root(given.snapshot) if given.snapshot.is_dir() else files.MachineFile(given.snapshot).snapshot()
     )
@@ -40,18 +51,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def record(name: str, snapshot: Snapshot, header: Mapping[str, str], told: Mapping[str, Facts]) -> None:
-    """Write both files; `told` holds what others say, by section, each with its `source`.
-
-    Reasons that were written into `differs` stay.
-    """
+    """Write both files; `told` holds what others say, by section, each with its `source`."""
+    record_expected(name, snapshot, header, told)
     stored = files.stored(name)
-    document = {**header, **_expectations(snapshot, told, stored.expected().get("differs", {}))}
-    stored.expected_file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     stored.snapshot_file.write_bytes(
         lzma.compress(snapshot.to_json().encode(), preset=9 | lzma.PRESET_EXTREME)
     )
     (files.FOLDER / f"{name}.json").unlink(missing_ok=True)
     write_table()
+
+
+def record_expected(
+    name: str, snapshot: Snapshot, header: Mapping[str, str], told: Mapping[str, Facts]
+) -> None:
+    """Write what is expected of a machine; reasons that were written into `differs` stay."""
+    stored = files.stored(name)
+    own = {key: header[key] for key in HEADER}
+    document = {**own, **_expectations(snapshot, told, stored.expected().get("differs", {}))}
+    stored.expected_file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     for fact, difference in document.get("differs", {}).items():
         print(f"{name}: {fact} differs: {difference['why'] or 'say why in ' + stored.expected_file.name}")
 
@@ -66,7 +83,13 @@ def write_table() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.machines.record", description=main.__doc__)
     parser.add_argument(
-        "snapshot", type=Path, help="what `numaforge capture` wrote, or the folder of a captured root"
+        "snapshot",
+        type=Path,
+        nargs="?",
+        help="what `numaforge capture` wrote, or the folder of a captured root",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="record our own answers of every machine here again"
     )
     parser.add_argument("--name", help="the machine's name here (default: the file's)")
     parser.add_argument("--machine", help="what it is, in one line: maker, model, CPUs, what is special")
@@ -83,10 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _header(given: argparse.Namespace, earlier: Mapping[str, Any]) -> dict[str, Any]:
     fallback = {"kind": "real", "licence": "Apache-2.0"}
-    header = {
-        name: getattr(given, name) or earlier.get(name) or fallback.get(name)
-        for name in ("machine", "kind", "origin", "licence")
-    }
+    header = {name: getattr(given, name) or earlier.get(name) or fallback.get(name) for name in HEADER}
     missing = [f"--{name}" for name, text in header.items() if text is None]
     if missing:
         sys.exit(f"say what this machine is: {' and '.join(missing)}")

@@ -190,8 +190,7 @@ def test_pages_are_reserved_at_boot(kernel, hugepages, cmdline):
 def test_accepted_risk_is_repeated_in_the_plan():
     chosen = plan(cmdline=["iommu=pt"], unsafe={"net.ifnames=0": "NICs are renamed"})
     assert chosen.kernel.cmdline == ("iommu=pt", "net.ifnames=0")
-    message = "net.ifnames=0 is not a known parameter; the profile's reason: NICs are renamed"
-    assert notices(chosen)["unsafe-parameter"] == message
+    assert notices(chosen)["unsafe-parameter"].endswith("NICs are renamed")
     assert decided(chosen, "kernel.unsafe")[1].endswith("NICs are renamed")
 
 

@@ -5,17 +5,11 @@ from dataclasses import replace
 import pytest
 
 from numaforge.machine.topology.model import NodeTopology, NumaNode
-from numaforge.machine.topology.read import read_topology
 from numaforge.roles.memory.numa_notices import gpu_memory_bytes, numa_notices
 from tests.fixtures.machines import dgx_h100, gb200_cdmm, gb200_nvl72_tray, kubeadm_kubelet, lab_node, machine
 from tests.fixtures.plans import after, notices, planned
-from tests.machines import files
 
 GIB = 2**30
-
-
-def captured(name: str) -> NodeTopology:
-    return read_topology(files.stored(name).snapshot())
 
 
 def with_memory(*sizes: int | None) -> NodeTopology:
@@ -35,18 +29,9 @@ def with_cpus(first: int, second: int) -> NodeTopology:
     )
 
 
-WITHOUT_CPUS, UNEVEN = "memory-without-cpus", "uneven-packages"
+UNEVEN = "uneven-packages"
 NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
     "an-even-machine-has-none": (dgx_h100(), {}),
-    "cxl": (captured("epyc-9654-nps1-cxl"), {WITHOUT_CPUS: "NUMA nodes 2 (256Gi, CXL or HBM as it seems)"}),
-    "gpu-memory-that-nvml-names": (
-        gb200_nvl72_tray(),
-        {WITHOUT_CPUS: "memory of GPUs) have memory and no CPUs: Allocatable counts it"},
-    ),
-    "gpu-memory-without-a-name": (
-        captured("nvidia-gh200"),
-        {WITHOUT_CPUS: "NUMA nodes 1 (96Gi, memory of GPUs)"},
-    ),
     "cdmm-leaves-those-of-gpus-empty": (gb200_cdmm(), {}),
     "cpus-without-memory": (
         with_memory(64 * GIB, 0),
