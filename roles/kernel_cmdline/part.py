@@ -131,9 +131,12 @@ def part(
 def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[str, str]) -> list[str]:
     """Return the host's parameters that our removed ones replaced, unless another of ours replaces them.
 
-    GRUB's drop-in only adds ours, so it has replaced none.
+    GRUB's drop-in only adds ours, so it has replaced none. The record does not name what a changed parameter
+    of ours replaced: there only the host's `pci=` is known, see `_with_pci_option` in plan.py.
     """
-    originals = [replaced.get(parameter) for parameter in removed]
+    originals = [
+        replaced.get(ours_removed) or ours_removed.rpartition(",config_acs=")[0] for ours_removed in removed
+    ]
     planned_names = {parameter_name(parameter) for parameter in planned}
     return [original for original in originals if original and parameter_name(original) not in planned_names]
 
