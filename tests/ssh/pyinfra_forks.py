@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +25,8 @@ ERRORS = "TESTS_STANDARD_ERROR"
 @cache
 def forks() -> Forks:
     """Return this process's own."""
-    return Forks("tests.ssh.pyinfra_forks")
+    with chdir(REPOSITORY):  # a test may be elsewhere, and the module is found from here
+        return Forks("tests.ssh.pyinfra_forks")
 
 
 def run(
