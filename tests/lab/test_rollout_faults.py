@@ -264,7 +264,7 @@ def runs_again(scene: Scene, app: str) -> Callable[[], None]:
 )
 def test_uncordoned_held_node_is_drained_before_resume_or_abort(scene, phase, machine, abort):
     machine = replace(machine, seconds=0.1)
-    held = scene.begin(machine=machine, at={phase: runs_again(scene, "came")}).end()
+    held = scene.begin(DEAD, machine=machine, at={phase: runs_again(scene, "came")}).end()
     assert held.ending is Ending.HELD
     assert "resume or abort, which first cordons and drains it again" in held.reason
     [pod] = scene.pods("came")
