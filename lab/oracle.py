@@ -71,14 +71,18 @@ class Oracle:
         return asked.result
 
     def _answers(self, questions: Sequence[Question]) -> list[Answer]:
-        text = "".join(f"{json.dumps(question)}\n" for question in questions)
-        done = subprocess.run(
-            [self._program, self.folder], input=text, capture_output=True, text=True, check=False
-        )
-        answers = [json.loads(line) for line in done.stdout.split("\n") if line]
-        if len(answers) < len(questions):
-            raise LabError(
-                f"the oracle {self.minor} ended at {json.dumps(questions[len(answers)])}: "
-                f"{done.stderr[-2000:]}"
+        # After a panic of the kubelet's the program has ended, and the next questions are for another one.
+        answers: list[Answer] = []
+        while len(answers) < len(questions):
+            left = questions[len(answers) :]
+            text = "".join(f"{json.dumps(question)}\n" for question in left)
+            done = subprocess.run(
+                [self._program, self.folder], input=text, capture_output=True, text=True, check=False
             )
+            given = [json.loads(line) for line in done.stdout.split("\n") if line]
+            answers += given
+            if not given or (done.returncode != 0 and len(answers) < len(questions)):
+                raise LabError(
+                    f"the oracle {self.minor} ended at {json.dumps(left[len(given)])}: {done.stderr[-2000:]}"
+                )
         return answers

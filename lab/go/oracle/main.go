@@ -67,6 +67,9 @@ func main() {
 			panic(err)
 		}
 		answers.Flush()
+		if panicked {
+			return
+		}
 	}
 }
 
@@ -82,9 +85,13 @@ func silence() {
 	log.SetOutput(nowhere)
 }
 
+// panicked: the kubelet would have ended; what it was at may hold locks, or wait for what never comes.
+var panicked bool
+
 func answer(folder string, question *Question) (result Answer) {
 	defer func() {
 		if reason := recover(); reason != nil {
+			panicked = true
 			result.Error = fmt.Sprintf("panic: %v", reason)
 		}
 	}()
