@@ -276,24 +276,3 @@ def _allocatable(allocatable: PredictedAllocatable) -> Text:
         if allocatable.gpu_memory_bytes
         else "",
     )
-
-
-def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
-    """Return the largest pods of an empty node; numbers of devices with the same answer share a row."""
-    headers = ("Largest pod with", "CPUs", "Memory", "Hugepages")
-    table = columns(*headers, right=("CPUs", "Memory"), wraps=("CPUs",))
-    for _, alike in groupby(pods, key=lambda pod: replace(pod, devices=0)):
-        group = list(alike)
-        counts = format_cpulist(pod.devices for pod in group)
-        first = group[0]
-        name = f"{counts} {first.resource}" if first.resource else "no devices"
-        if not first.cpus:
-            add_row(table, name, "none", "", "")
-            continue
-        pages = ", ".join(f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items())
-        add_row(table, name, str(first.cpus), human_bytes(first.memory_bytes), pages)
-    return table
-
-
-def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
-    return section(title, lines, "bold underline")
