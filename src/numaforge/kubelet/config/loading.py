@@ -84,8 +84,7 @@ class Configuration:
     """A kubelet's configuration as loaded: complete settings, the place of each, and the inputs.
 
     `main` is the decoded main file, `explicit` the top-level fields that a file or flag sets,
-    `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read,
-    `refusals` the refusals of feature gates, which `settings` is loaded without.
+    `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read.
     """
 
     version: KubeletVersion
@@ -97,7 +96,6 @@ class Configuration:
     explicit: frozenset[str]
     drop_in_documents: Mapping[str, Document] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
-    refusals: "tuple[StartError, ...]" = ()
 
     @property
     def gates(self) -> Mapping[str, bool]:
@@ -160,6 +158,7 @@ def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configur
     kubelet's own message where the kubelet could not load its configuration.
     """
     folder = install.config_dir or DROP_IN_DIR
+    refusals: list[StartError] = []
     try:
         configuration, _ = load(
             install.config_text or EMPTY_CONFIG,
@@ -169,13 +168,15 @@ def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configur
             {DROP_IN_VARIABLE: "1"},
             install.config_file or CONFIG_PATH,
             folder,
+            refusals,
         )
-        for refusal in configuration.refusals:
-            raise refusal
     except StartError as error:
-        finding = next(iter(error.findings), None)
+        refusals.append(error)
+    if refusals:
+        first = refusals[0]
+        finding = next(iter(first.findings), None)
         where, remedy = (finding.file or finding.where, finding.remedy) if finding else (None, None)
-        raise KubeletConfigError(error.error, where=where, remedy=remedy) from error
+        raise KubeletConfigError(first.error, where=where, remedy=remedy) from first
     return configuration
 
 
@@ -205,22 +206,22 @@ def load(
     environment: Mapping[str, str],
     config_path: str,
     drop_in_dir: str,
+    refusals: list[StartError],
     number: int = 0,
 ) -> tuple[Configuration, tuple[Finding, ...]]:
     """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
-    `number` chooses among several that are embedded. The flags in the text come before `arguments`. Raises
-    StartError where the kubelet stops, KubeletConfigError where kubeadm does.
+    `number` chooses among several that are embedded. The flags in the text come before `arguments`. What the
+    kubelet refuses, and what can be left out to go on, is added to `refusals`. Raises StartError for what
+    cannot, KubeletConfigError where kubeadm stops.
     """
     given, flags_of = _arguments_of(config_text, config_path)
     flags = _parsed_flags((*given, *arguments), version)
     by_flags = Places(config_path, {}, {}, flags.names, drop_in_dir)
-    judged = _JudgedGates(version)
+    judged = _JudgedGates(version, refusals)
     judged.accepted(flags.gates, by_flags, _GATES_FAILED)
     _require_node_labels(flags)
-    main, notes, judged.refusals[len(judged.refusals) :] = _main_file(
-        config_text, version, config_path, number, flags_of=flags_of
-    )
+    main, notes = _main_file(config_text, version, config_path, number, refusals, flags_of=flags_of)
     places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
     settings = _defaulted(main.settings, judged, flags, places)
     settings = _with_absolute_paths(with_eviction_defaults(settings), config_path)
@@ -232,8 +233,7 @@ def load(
     if gates := settings.get("featureGates"):
         settings = {**settings, "featureGates": judged.accepted(gates, configuration.places, _GATES_FAILED)}
     explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
-    refusals = tuple(judged.refusals)
-    return replace(configuration, settings=settings, explicit=explicit, refusals=refusals), notes
+    return replace(configuration, settings=settings, explicit=explicit), notes
 
 
 def _without_split_streams(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -312,9 +312,9 @@ def _arguments_of(text: str, path: str) -> tuple[tuple[str, ...], str]:
 
 
 def _main_file(
-    text: str, version: KubeletVersion, path: str, number: int, *, flags_of: str
-) -> tuple[ConfigFile, tuple[Finding, ...], list[StartError]]:
-    """Return a main file, notes on it, and the refusals of values that are read as text instead."""
+    text: str, version: KubeletVersion, path: str, number: int, refusals: list[StartError], *, flags_of: str
+) -> tuple[ConfigFile, tuple[Finding, ...]]:
+    """Return a main file, and notes on it."""
     loading = (
         f"failed to load kubelet config file, path: {path}, error: "
         f"failed to load Kubelet config file {path}, error"
@@ -323,11 +323,8 @@ def _main_file(
         error = f'{loading} kubelet config file "{path}" was empty'
         raise StartError(error, fault("NF003").finding(error, path), readable=False)
     if flags_of:
-        return (
-            decode_config(EMPTY_CONFIG, version),
-            (fault("NF602", "flags", form=flags_of).finding(file=path),),
-            [],
-        )
+        note = fault("NF602", "flags", form=flags_of).finding(file=path)
+        return decode_config(EMPTY_CONFIG, version), (note,)
     try:
         document = read_document(text)
         if is_openshift_without_settings(document.data):
@@ -336,32 +333,38 @@ def _main_file(
         embedded = next(islice(embedded_in(text, document), number, None), None)
         kind = document.data.get("kind") if isinstance(document.data, dict) else None
         if embedded is None and kind in KUBEADM_KINDS:
-            return decode_config(EMPTY_CONFIG, version), (fault("NF602", "kubeadm").finding(file=path),), []
-        main, refusals = _decoded(text, version, embedded.document if embedded else document, loading, path)
+            return decode_config(EMPTY_CONFIG, version), (fault("NF602", "kubeadm").finding(file=path),)
+        document = embedded.document if embedded else document
+        main = _decoded(text, version, document, refusals, loading, path)
     except (LoadError, YamlError) as error:
         reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
         raise _unloadable(error, f"{loading} {reported}", path) from error
     if embedded is None:
         unread = (fault("NF527").finding(file=path),) if is_followed(text, document) else ()
-        return main, unread, refusals
+        return main, unread
     values = {"path": dotted(embedded.path), "holder": embedded.holder, "name": embedded.name}
-    return main, (fault("NF602", "embedded", **values).finding(file=path),), refusals
+    return main, (fault("NF602", "embedded", **values).finding(file=path),)
 
 
 def _decoded(
-    text: str, version: KubeletVersion, document: Document, loading: str, path: str
-) -> tuple[ConfigFile, list[StartError]]:
+    text: str,
+    version: KubeletVersion,
+    document: Document,
+    refusals: list[StartError],
+    loading: str,
+    path: str,
+) -> ConfigFile:
     """Decode a document; where text is wanted, a number or a boolean is refused and read as its text."""
-    refusals: list[StartError] = []
     while True:
         try:
-            return decode_config(text, version, document), refusals
+            return decode_config(text, version, document)
         except LoadError as error:
-            refusals.append(_unloadable(error, f"{loading} {error.reported}", path))
+            refusal = _unloadable(error, f"{loading} {error.reported}", path)
             mismatch = _MISMATCH.search(str(error))
             types = (mismatch["found"].partition(" ")[0], mismatch["wanted"]) if mismatch else None
             if document.json or types not in (("bool", "string"), ("number", "string")):
-                raise refusals[0] from error
+                raise refusal from error
+            refusals.append(refusal)
             data = copy.deepcopy(document.data)
             *parents, last = error.path
             holder = reduce(getitem, parents, data)
@@ -417,7 +420,7 @@ class _JudgedGates:
     """The refusals of feature gates, each found once those before it are mended; and the refused gates."""
 
     version: KubeletVersion
-    refusals: list[StartError] = field(default_factory=list)
+    refusals: list[StartError]
     refused: set[str] = field(default_factory=set)
 
     def accepted(self, gates: Mapping[str, bool], places: Places, prefix: str) -> dict[str, bool]:

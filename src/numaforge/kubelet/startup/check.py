@@ -103,14 +103,17 @@ def check(
     if kubelet.notice:
         findings.append(fault("NF601", notice=kubelet.notice).finding())
     start = None
+    refusals: list[StartError] = []
+    effective: Mapping[str, Any] = {}
     try:
         inputs = (config_text, drop_ins or {}, tuple(flags), kubelet, environment or {})
-        configuration, notes = load(*inputs, config_path, drop_in_dir, number)
+        configuration, notes = load(*inputs, config_path, drop_in_dir, refusals, number)
     except StartError as unloadable:
-        refusals = [unloadable]
+        refusals.append(unloadable)
     else:
         findings += notes
-        refusals = [*configuration.refusals]
+        if not refusals:
+            effective = configuration.settings
         start = _Start(configuration, topology, MachineInfo.from_topology(topology), refusals)
         start.run(refused=start.validate())
         start.start_managers(state_files or {}, root_dir)
@@ -126,8 +129,8 @@ def check(
         starts=not refusals,
         error=refusals[0].error if refusals else None,
         findings=tuple(findings),
-        effective={} if start is None or configuration.refusals else configuration.settings,
-        readable=not refusals or refusals[0].readable,
+        effective=effective,
+        readable=all(refusal.readable for refusal in refusals),
         reserved_cpus=start.cpu.reserved if start and start.cpu else None,
         reservation={name: str(quantity) for name, quantity in start.reservation.items()} if start else {},
         further=has_embedded(config_text, number + 1),
