@@ -114,7 +114,7 @@ def test_live_objects_must_match_plans_and_deviating_writer_is_named(fleet, tmp_
     assert fleet.kubectl("apply", *ours, "-f", str(levels)).returncode == 0
     code, said = verified(fleet)
     assert code == 0, said
-    assert said.startswith("19 objects compared with 2 plans: as planned\n"), said
+    assert said.startswith("15 objects compared with 2 plans: as planned\n"), said
     assert "gpu-operator: the cluster does not serve nvidia.com/v1 ClusterPolicy" in said
     assert "kueue: the cluster does not serve kueue.x-k8s.io/v1beta2 ResourceFlavor" in said
     fleet.patch(VOLCANO, {"spec": {"policies": {"CPUManagerPolicy": "none"}}})
