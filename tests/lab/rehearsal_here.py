@@ -1,6 +1,7 @@
 """A kubelet and a container runtime that start on this machine as in a rehearsal, but for control groups.
 
-They have namespaces of their own, and what they write is memory. Needs root.
+They have namespaces of their own, and what they write is memory. As on a new node there is no folder of CNI.
+Needs root.
 """
 
 import base64
@@ -26,7 +27,10 @@ _APART = ("unshare", "--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "-
 _PROGRAMS = {"runc": "runc version 1.1.5", "conmon": "conmon version 2.1.12", "pinns": ""}
 """What CRI-O asks programs for that have work with the first pod."""
 _SCRIPT = """
-mount -o remount,bind,ro / && mount -t tmpfs rehearsal /run && mkdir -p "$OWN" "$4" /run/bin || exit
+mount -o remount,bind,ro / && mount -t tmpfs rehearsal /run || exit
+mkdir /run/less && mknod /run/less/cni c 0 0 || exit
+for folder in /etc /opt; do mount -t overlay -o "lowerdir=/run/less:$folder" less "$folder" || exit; done
+mkdir -p "$OWN" "$4" /run/bin || exit
 root_dir=/var/lib/kubelet
 for folder in "$root_dir" /var/log /var/lib/containers /var/lib/crio; do hide "$folder"; done
 each file write

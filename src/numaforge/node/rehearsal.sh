@@ -269,6 +269,7 @@ require_runtime() {
     kill -0 "$runtime_pid" 2> /dev/null || cannot "$runtime ended: $(tail -n 1 "$OWN/runtime")"
 }
 start_runtime() { # NAME PROGRAM ENDPOINT: the node's own, that knows nothing of its containers
+    mkdir "$OWN/cni" # the node's folders may not exist yet, and cannot be made here
     case $1 in
     containerd)
         containerd_configuration "$3" > "$OWN/containerd.toml"
@@ -277,6 +278,7 @@ start_runtime() { # NAME PROGRAM ENDPOINT: the node's own, that knows nothing of
         ;;
     crio)
         "$2" --listen "$3" --cgroup-manager cgroupfs --conmon-cgroup pod --enable-nri=false \
+            --cni-config-dir "$OWN/cni" --cni-plugin-dir "$OWN/cni" \
             > "$OWN/runtime" 2>&1 < /dev/null &
         ready='' # a kubelet waits for its answer
         ;;
@@ -285,6 +287,9 @@ start_runtime() { # NAME PROGRAM ENDPOINT: the node's own, that knows nothing of
     until [ -S "$3" ] && grep -q "$ready" "$OWN/runtime"; do
         look_at_clock
         require_runtime
+        if grep 'failed to create CRI service' "$OWN/runtime" > "$OWN/refused"; then
+            cannot "$1 offers no CRI: $(tail -n 1 "$OWN/refused")"
+        fi
         if [ "$now" -ge "$deadline" ]; then
             cannot "$1 was not ready in time: $(tail -n 1 "$OWN/runtime")"
         fi
@@ -299,6 +304,8 @@ state = "/run/containerd"
 disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
 [grpc]
 address = "$1"
+[plugins."io.containerd.grpc.v1.cri".cni]
+conf_dir = "$OWN/cni"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
