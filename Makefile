@@ -6,13 +6,14 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The tests without a virtual node leave the cores to the labs that boot beside them: a boot that gets a part of a core
-# takes five times as long, and much more CPU time. Those of hosts, which wait for a kubelet most of the time, have
-# workers of their own. Those of the node are taken file by file (those that share the provisioned node like one), the
-# longest first, by two workers with a lab each; those with an API server alone mostly wait, and do so beside them.
-LONGEST    := $(addprefix tests/lab/test_,site.py verify.py pods.py reboot.py devices.py wheel.py admission_live.py explain_live.py kubelets.py rollout.py transaction.py)
+# Everything runs at once, so that no core is idle. What needs no virtual node leaves the cores to the labs beside it: a
+# boot that gets a part of a core takes five times as long, and much more CPU time. The tests of hosts, which wait for a
+# kubelet most of the time, have workers of their own. Those of the node are taken file by file (those that share the
+# provisioned node like one), the longest first, by two workers with a lab each; those with an API server alone mostly
+# wait, and do so beside them.
+LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py devices.py wheel.py admission_live.py explain_live.py kubelets.py rollout.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
-HOSTS      := -n 5 --dist worksteal --durations 20 tests/ssh
+HOSTS      := -n 6 --dist worksteal --durations 20 tests/ssh
 UNITS      := -n 2 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
 API_TESTS  := -n 2 --dist loadfile --durations 20 -m "lab and not vm and not long" tests/lab
@@ -25,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE # each worker of pytest would compile every tes
 
 include lab/lab.mk
 
-.PHONY: bundle docs image box release help setup demo test test-fast test-dependencies lint lock bench bench-plans clean
+.PHONY: bundle docs image box release help setup demo test test-lab test-fast test-dependencies lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -39,9 +40,12 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 	@$(PYTHON) -m lab demo
 
-test: setup lint ## every check and every test but those that take long, the lab included
+test: setup ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh '$(PYTHON) -m lab prepare .lab .lab-gw1' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
+	@sh tests/beside.sh 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)' '$(MAKE) --no-print-directory test-lab'
+
+test-lab: setup ## those that need the lab: its programs and its node are made first
+	@$(PYTHON) -m lab prepare .lab .lab-gw1
 	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' '$(PYTHON) -m pytest $(NODE_TESTS)'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
@@ -58,7 +62,7 @@ lint: setup ## format, lint, imports and types; shell too
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
-	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests docs/examples -name '*.sh' -not -path 'src/numaforge/roles/*') $$(find lab/rootfs/usr/lib/lab -type f -not -name '*.py')
+	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests docs/examples -name '*.sh' -not -path 'src/numaforge/roles/*') $$(find lab/rootfs/usr/lib/lab -type f -not -name '*.py*')
 	@$(VENV)/bin/mypy
 
 bench: setup ## measure the figures of docs/figures.md

@@ -71,7 +71,7 @@ test-workers: setup ## three virtual workers, pods that move between them; a lab
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment; random faults over 2,000 nodes in memory
 	@$(LONG) tests/unit/rollout/test_simulation.py
-	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py watch.py)
+	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,impostors.py rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py watch.py)
 
 test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler (SCHEDULER_PLUGINS=clone); renews the record that docs/cluster.md shows
 	@NUMAFORGE_SCHEDULER_PLUGINS=$(SCHEDULER_PLUGINS) NUMAFORGE_SCHEDULER_RECORD=docs/second-scheduler.json $(LONG) tests/lab/test_second_scheduler.py
@@ -93,5 +93,5 @@ test-maintenance: setup ## a maintenance with a reboot on the virtual node that 
 	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py nvml.py rescue.py confirm.py between_plans.py)
 	@$(LONG) tests/lab/test_host.py tests/lab/test_uninstall.py tests/lab/test_tray.py
 
-test-packages: setup ## the bundle, and a release that is built twice and installed
+test-packages: setup ## the bundle, a release that is built twice and installed, and a node in the hands of the next version
 	@$(LONG) tests/wheel

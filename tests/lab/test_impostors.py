@@ -65,6 +65,7 @@ def impostors(lab: Lab, joined: Node) -> str:
     return EMPTY_DIR.format(uid_of_running(lab, "impostor"))
 
 
+@pytest.mark.long
 def test_capture_runs_no_impostor_as_root_and_names_the_host_kubelet(lab, joined, impostors, tmp_path):
     joined.run(f"until {IN_A_POD}; do sleep 0.2; done")
     hosts = rollouts.inventory(lab, tmp_path)

@@ -82,6 +82,7 @@ def test_policy_change_removes_the_state_file_and_can_be_undone(fresh: Node) -> 
     assert process(fresh) != ran
 
 
+@pytest.mark.long
 def test_transaction_is_undone_when_its_unit_is_killed(fresh: Node) -> None:
     before = seen(fresh)
     transaction = change(fresh, STATIC)

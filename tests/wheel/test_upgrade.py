@@ -52,6 +52,7 @@ def state(admin: Admin, folder: Path, *words: str) -> str:
     return str(document["hosts"]["gpu-01"]["state"])
 
 
+@pytest.mark.long
 def test_node_stays_as_planned_across_adjacent_versions(start_sandbox, port, venv, next_venv, tmp_path):
     node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     inventory(tmp_path, {"gpu-01": data(node)})
