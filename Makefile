@@ -6,11 +6,10 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# Everything runs at once, so that no core is idle. What needs no virtual node leaves the cores to the labs beside it: a
-# boot that gets a part of a core takes five times as long, and much more CPU time. The tests of hosts, which wait for a
-# kubelet most of the time, have workers of their own. Those of the node are taken file by file (those that share the
-# provisioned node like one), the longest first, by two workers with a lab each; those with an API server alone mostly
-# wait, and do so beside them.
+# What needs no virtual node runs at once, so that no core is idle: the tests of hosts wait for a kubelet most of the
+# time, those with an API server for that. The tests of the node have both cores for themselves: a boot that gets a part
+# of a core takes five times as long, and much more CPU time. Two workers with a lab each take them file by file (those
+# that share the provisioned node like one), the longest first.
 LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py devices.py wheel.py admission_live.py explain_live.py kubelets.py rollout.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 HOSTS      := -n 6 --dist worksteal --durations 20 tests/ssh
@@ -26,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE # each worker of pytest would compile every tes
 
 include lab/lab.mk
 
-.PHONY: bundle docs image box release help setup demo test test-lab test-fast test-dependencies lint lock bench bench-plans clean
+.PHONY: bundle docs image box release help setup demo test test-api test-fast test-dependencies lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -42,11 +41,12 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)' '$(MAKE) --no-print-directory test-lab'
+	@sh tests/beside.sh '$(MAKE) --no-print-directory test-api' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
+	@$(PYTHON) -m pytest $(NODE_TESTS)
 
-test-lab: setup ## those that need the lab: its programs and its node are made first
+test-api: setup ## the tests with an API server, once the lab's programs and the state of its nodes are there
 	@$(PYTHON) -m lab prepare .lab .lab-gw1
-	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' '$(PYTHON) -m pytest $(NODE_TESTS)'
+	@nice -n 5 $(PYTHON) -m pytest $(API_TESTS)
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'
