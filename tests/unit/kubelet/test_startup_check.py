@@ -210,6 +210,13 @@ def test_later_startup_errors_are_reported_too(body, rules):
     assert str(errors[0].text) in str(report.error)
 
 
+def test_file_that_is_not_decoded_comes_behind_the_gate_that_a_flag_sets():
+    report = run("maxPods: many\n", flags=["--feature-gates=Own=true"])
+    assert [each.id for each in report.findings] == ["NF101", "NF004"]
+    assert report.findings[1].evidence.startswith("what would come next: the value is text")
+    assert (report.readable, report.effective) == (True, {})
+
+
 @cases("version, side, body, error", CASES["impossible_cgroups"])
 def test_impossible_cgroups_are_refused(version, side, body, error):
     report = run(body, version)

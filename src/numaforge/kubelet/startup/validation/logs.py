@@ -15,6 +15,8 @@ from numaforge.lib.quantity import Quantity
 FIRST_MINOR_CHECKING_FLUSHES = 35
 """Earlier kubelets accept any logging.flushFrequency, and panic when flushing starts."""
 _LARGEST_VERBOSITY = 2**31 - 1
+_FIRST_MINOR_QUOTING_JSON = 34
+"""Earlier kubelets quote an unsigned number in Go's syntax."""
 
 
 def logging(config: CompleteConfig) -> Refusals:
@@ -28,27 +30,29 @@ def logging(config: CompleteConfig) -> Refusals:
         yield _field_error("format", f"Invalid value: {quoted(log_format)}: Unsupported log format")
     elif log_format == "json" and not config.gate("LoggingBetaOptions"):
         yield _field_error("format", "Forbidden: Log format json is disabled, see LoggingBetaOptions feature")
-    verbosity = logging.get("verbosity", 0)
-    if verbosity > _LARGEST_VERBOSITY:
-        yield _field_error("verbosity", f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
-    yield from _log_modules(logging.get("vmodule") or [], log_format)
+    yield from _verbosity("verbosity", logging.get("verbosity", 0), config.minor)
+    yield from _log_modules(logging.get("vmodule") or [], log_format, config.minor)
     yield from _log_options(config, logging.get("options") or {})
 
 
-def _log_modules(modules: list[Mapping[str, Any]], log_format: str) -> Refusals:
+def _verbosity(field: str, verbosity: int, minor: int) -> Refusals:
+    if verbosity > _LARGEST_VERBOSITY:
+        shown = verbosity if minor >= _FIRST_MINOR_QUOTING_JSON else hex(verbosity)
+        yield _field_error(field, f"Invalid value: {shown}: Must be <= {_LARGEST_VERBOSITY}")
+
+
+def _log_modules(modules: list[Mapping[str, Any]], log_format: str, minor: int) -> Refusals:
     if modules and log_format not in ("", "text"):
         yield _field_error("vmodule", "Forbidden: Only supported for text log format")
     for index, module in enumerate(modules):
-        pattern, verbosity = module.get("filePattern", ""), module.get("verbosity", 0)
-        field = f"vmodule[{index}]"
+        pattern, field = module.get("filePattern", ""), f"vmodule[{index}]"
         if not pattern:
             yield _field_error(field, "Required value: File pattern must not be empty")
         if "=" in pattern or "," in pattern:
             yield _field_error(
                 field, f"Invalid value: {quoted(pattern)}: File pattern must not contain equal sign or comma"
             )
-        if verbosity > _LARGEST_VERBOSITY:
-            yield _field_error(field, f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
+        yield from _verbosity(field, module.get("verbosity", 0), minor)
 
 
 def _log_options(config: CompleteConfig, options: Mapping[str, Any]) -> Refusals:
