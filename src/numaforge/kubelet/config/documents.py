@@ -24,6 +24,7 @@ _FORMS: Mapping[str, type] = {
 
 _EXTRA_ARGS = re.compile(r"--kubelet-extra-args[ =]+")  # EKS' bootstrap.sh
 _FLAGS = re.compile(r"(?:(?:Environment=)?KUBELET_\w*ARGS=|ExecStart=\S*/kubelet$)(?P<flags>.*)", re.DOTALL)
+_SIGN_OF_FLAGS = re.compile(r"--\w|ARGS|ExecStart")
 
 
 class KubeadmError(ValueError):
@@ -114,6 +115,8 @@ def read_flags(text: str) -> list[str] | None:
 
     Lines that are indented are those of a text within YAML.
     """
+    if not _SIGN_OF_FLAGS.search(text):  # as in almost every configuration: splitting its lines takes a while
+        return None
     at_margin = (line for line in text.replace("\\\n", " ").splitlines() if line[:1] not in (*" \t#;", ""))
     lines = [words for line in at_margin if (words := _split(line))]
     if lines and all(re.match(r"--\w", words[0]) for words in lines):
