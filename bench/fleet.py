@@ -101,7 +101,7 @@ class Programs:
 
     def survey(self, inventory: Path) -> list[str]:
         """Return the command with which a roll-out asks its hosts what they need: with every core."""
-        ours = [str(self.folder / "python"), "-m", "numaforge.run.pyinfra_cli"]
+        ours = [str(self.folder / "python"), "-m", "numaforge.run"]
         return ["env", f"{events.PROCESSES}={CORES}", *ours, "--dry", str(inventory), "deploys/site.py"]
 
 

@@ -74,7 +74,7 @@ def forked(inventory: str, hosts: int) -> None:
 
 def started(inventory: str, hosts: int) -> None:
     """Start pyinfra for each host."""
-    command = [sys.executable, "-m", "numaforge.run.pyinfra_cli"]
+    command = [sys.executable, "-m", "numaforge.run"]
     runs = [
         subprocess.Popen(
             [*command, *arguments(inventory, host)], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT

@@ -478,7 +478,7 @@ def test_closed_standard_input_is_reported(folder):
     ],
 )
 def test_run_without_hosts_is_refused(folder, arguments, message):
-    command = [sys.executable, "-m", "numaforge.run.pyinfra_cli", "-y", *arguments]
+    command = [sys.executable, "-m", "numaforge.run", "-y", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
     assert message in answer.stdout + answer.stderr

@@ -169,7 +169,7 @@ def _with_us(arguments: Sequence[str], environment: Mapping[str, str], log: Path
     """Start a run that an interrupt from the terminal also ends."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "numaforge.run.pyinfra_cli", *arguments],
+            [sys.executable, "-m", "numaforge.run", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

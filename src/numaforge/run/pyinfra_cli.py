@@ -1,6 +1,6 @@
 """pyinfra's command line as numaforge uses it: an unreachable host fails alone, even without a terminal.
 
-numaforge starts it as a module, which records the hosts as `events` before it asks any (with
+numaforge starts it as `python -m numaforge.run`, which records the hosts as `events` before it asks any (with
 `debug-inventory`, none). Without a roll-out, its hosts may be divided between NUMAFORGE_PROCESSES processes
 with one log.
 """
@@ -258,9 +258,3 @@ def recorded(show: Callable[[State], None]) -> Callable[[State], None]:
                 events.record("beside", host.name, does=does)
 
     return show_and_record
-
-
-if __name__ == "__main__":
-    code = run()
-    gc.freeze()  # as numaforge itself does before it ends
-    sys.exit(code)

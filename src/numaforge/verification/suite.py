@@ -15,6 +15,8 @@ _FAILED = "Failed: "  # what pytest puts before the reason of pytest.fail
 HOST, UNREACHABLE = "host", "unreachable"
 """The properties of a test in a report."""
 
+# What imports make stays: no collection needs to look through it again.
+_PYTEST = "import gc, sys; gc.set_threshold(200_000); import pytest; sys.exit(pytest.main())"
 # pytest starts with the suite's own plugin and imports every module of the suite; no host is contacted.
 _TRIAL = """
 import importlib, pkgutil, sys, pytest, testinfra.plugin, numaforge.verification as suite
@@ -49,7 +51,7 @@ def command(hosts: Path, *arguments: str) -> list[str]:
     settings, `--rootdir` its conftest.py.
     """
     return [
-        *(sys.executable, "-P", "-m", "pytest", "-c", str(FOLDER / "pytest.ini"), f"--rootdir={FOLDER}"),
+        *(sys.executable, "-P", "-c", _PYTEST, "-c", str(FOLDER / "pytest.ini"), f"--rootdir={FOLDER}"),
         *("-q", f"--reach={hosts}", *arguments, str(FOLDER)),
     ]
 
