@@ -77,6 +77,7 @@ def test_refused(config: str, reason: str) -> None:
         pytest.param(f"{HEAD}a: {'[' * 500}{']' * 500}\n", id="500 brackets that are closed"),
         pytest.param(f"{HEAD}a: &x 1\nb: &x 2\nc: *x\n", id="an anchor defined twice"),
         pytest.param(f"{HEAD}'<<': x\n", id="a quoted merge key"),
+        pytest.param(f"{HEAD}providerID: !,!str '5'\n", id="a tag with a comma before its second mark"),
         pytest.param(f"{HEAD}providerID: 2025-02-30\n", id="a date that does not exist"),
         pytest.param(f"{HEAD}tracing: {{endpoint: 'dns://a]:1'}}\n", id="an endpoint with a closed bracket"),
         pytest.param(f"{HEAD}evictionHard: {{memory.available: 1_0%}}\n", id="an underscore in a share"),

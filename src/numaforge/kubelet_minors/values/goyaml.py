@@ -34,6 +34,7 @@ _SHOWN_DEPTH = 50
 _ODD_IN_FLOWS = re.compile(r"\?|:[,\[\]{}]")
 _ODD_ANYWHERE = re.compile(r"(?<=.)\ufeff|![^\s]*[,\[\]]", re.DOTALL)
 _MOST_ODD_FLOWS = 500
+_LONGEST_HANDLE = 100
 _LONGEST_ODD = 1 << 18
 _BREAKS = "\r\n\x85\u2028\u2029"
 _BLANKS = f"\0 \t{_BREAKS}"
@@ -105,6 +106,14 @@ class _GoLoader(yaml.SafeLoader):
             if not self.flow_level and self.column <= self.indent:
                 break
         return yaml.ScalarToken(text, True, start, end)
+
+    def scan_tag_handle(self, name: str, start_mark: yaml.Mark) -> str:
+        """Return a tag's handle such as `!!`; what has no second `!` behind letters is all suffix."""
+        if name == "tag" and not re.match(r"![\w-]*!", self.prefix(_LONGEST_HANDLE)):
+            self.forward()
+            return "!"
+        handle: str = super().scan_tag_handle(name, start_mark)  # type: ignore[no-untyped-call]
+        return handle
 
     def _ends_word(self, ahead: int) -> bool:
         character = self.peek(ahead)
