@@ -16,6 +16,7 @@ BEYOND = (
     "failed to run Kubelet: ",
     "failed to construct kubelet dependencies: ",
     "invalid Node Allocatable ",
+    "Failed to enforce ",
 )
 """How errors begin that the kubelet dies with after its configuration was loaded and validated."""
 

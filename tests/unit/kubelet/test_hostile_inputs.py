@@ -92,6 +92,22 @@ def test_odd_but_valid_configuration_is_accepted(config: str) -> None:
     assert error(config) == ""
 
 
+@pytest.mark.parametrize(("version", "webhook"), [("1.31", True), ("1.32", False)])
+def test_null_deep_in_a_drop_in_deletes_nothing_up_to_1_31(version: str, webhook: bool) -> None:
+    kept = check(
+        f"{HEAD}authentication: {{webhook: {{cacheTTL: 5s}}}}\n",
+        topology=topology(described(KINDS["small"])),
+        version=version,
+        drop_ins={"10-a.conf": f"{HEAD}authentication: {{webhook: null}}\n"},
+    ).effective["authentication"]["webhook"]
+    assert (kept["cacheTTL"] == "5s") == webhook
+
+
+def test_minus_zero_is_a_number_but_no_unsigned_one() -> None:
+    assert error(json('"maxPods": -0, "kubeAPIQPS": -0')) == error(json('"maxPods": 0, "kubeAPIQPS": 0'))
+    assert "cannot unmarshal number -0" in error(json('"logging": {"verbosity": -0}'))
+
+
 def test_deeply_nested_drop_in_is_accepted() -> None:
     deep = f"{HEAD}a: {'{a: ' * 300}1{'}' * 300}\n"
     assert error(drop_ins={"10-a.conf": deep}) == ""

@@ -87,7 +87,7 @@ def merge(
         data = {key: value for key, value in document.data.items() if key not in ("apiVersion", "kind")}
         origin.update(dict.fromkeys(data, name))
         if minor < FIRST_MINOR_OF_VERSIONED_BASE:
-            data = _matched_to_internal(data, version)
+            [data] = _without_nulls([_matched_to_internal(data, version)])
         if minor < _FIRST_MINOR_OF_JSON_MERGE:
             data = {key: value for key, value in data.items() if value not in (None, "", 0, False, [], {})}
         merged = _patched(merged, data)
@@ -217,7 +217,7 @@ def _without_nulls(items: list[Any]) -> list[Any]:
 
 def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
     # The base had the internal names (CPUManagerPolicy). A drop-in's external names were added beside them
-    # and decoded after them, so null deleted nothing; a drop-in with the internal names overwrites the base.
+    # and decoded after them, so null deleted nothing, at no depth; internal names overwrite the base.
     external = {_internal_name(name): name for name in known_fields(version)}
     internal = {external[key]: value for key, value in data.items() if key in external}
     internal_names = {key: value for key, value in data.items() if key not in external}

@@ -197,6 +197,8 @@ class _Decoder:
             if kind != "number":
                 return self._mismatch(kind, go_type, path)
             low = 0 if plain.startswith("u") else -(2 ** _INTEGER_BITS[plain])
+            if low and isinstance(data, Literal) and data.literal == "-0":
+                return 0
             if not isinstance(data, int) or not low <= data < 2 ** _INTEGER_BITS[plain]:
                 return self._mismatch(f"number {format_number(data)}", go_type, path)
             return data
@@ -252,7 +254,7 @@ class Json(NamedTuple):
 
 
 class Literal(float):
-    """A number not written as an integer, with its text: Go rejects `110.0` as an integer."""
+    """A number not written as an integer, with its text: Go rejects `110.0` as one, `-0` as unsigned."""
 
     literal: str
 
@@ -484,7 +486,7 @@ def _scalar_of(written: str) -> Any:
     if written in _LITERALS:
         return _LITERALS[written]
     is_integer = written.lstrip("-").isdigit() and len(written) < _LONGEST_INTEGER
-    return int(written) if is_integer else Literal(written)
+    return int(written) if is_integer and written != "-0" else Literal(written)
 
 
 def _joined(pair: re.Match[str]) -> str:
