@@ -211,8 +211,8 @@ def load(
 ) -> tuple[Configuration, tuple[Finding, ...]]:
     """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
-    `number` chooses among several that are embedded. The flags in the text come before `arguments`. What the
-    kubelet refuses, and what can be left out to go on, is added to `refusals`. Raises StartError for what
+    `number` chooses among several that are embedded. The flags in the text come before `arguments`. Refusals
+    after which loading can go on are added to `refusals`, in the kubelet's order. Raises StartError where it
     cannot, KubeletConfigError where kubeadm stops.
     """
     given, flags_of = _arguments_of(config_text, config_path)
