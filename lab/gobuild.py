@@ -17,8 +17,8 @@ from lab.progress import step
 from lab.requirements import find_command
 
 GO_MINIMUM = (1, 26)
-BESIDE_TESTS = ("nice", "-n", "10")
-"""As the tests that `make test` runs at the same time; labs that boot get more of the cores."""
+BESIDE_TESTS = ("nice", "-n", "5")
+"""More of the cores than the tests beside it, which wait for it; a lab that boots gets most."""
 
 
 @dataclass(frozen=True)
