@@ -18,7 +18,7 @@ from lab.requirements import find_command
 
 GO_MINIMUM = (1, 26)
 BESIDE_TESTS = ("nice", "-n", "5")
-"""More of the cores than the tests beside it, which wait for it; a lab that boots gets most."""
+"""More of the cores than the tests beside it, as others wait for it; a lab that boots gets most."""
 
 
 @dataclass(frozen=True)

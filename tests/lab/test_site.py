@@ -98,11 +98,11 @@ def test_kubelet_restarts_without_a_failure_and_admin_flags_take_effect(provisio
     provisioned.run(
         f"cp {file} {file}.kept 2> /dev/null || :; echo 'KUBELET_EXTRA_ARGS=\"--v=3 --event-qps=7\"' > {file}"
     )
-    provisioned.run(f"systemctl restart kubelet.service; {HEALTHY}")
+    provisioned.run(f"systemctl restart kubelet.service; {HEALTHY}; sleep 5")
     assert "NRestarts=0" in process(provisioned)
     arguments = provisioned.run("tr '\\0' '\\n' < /proc/$(systemctl show -p MainPID --value kubelet)/cmdline")
     provisioned.run(f"if [ -e {file}.kept ]; then mv {file}.kept {file}; else rm {file}; fi")
-    provisioned.run(f"systemctl restart kubelet.service; {HEALTHY}")
+    provisioned.run(f"systemctl restart kubelet.service; {HEALTHY}; sleep 5")
     assert "NRestarts=0" in process(provisioned)
     assert {"--v=3", "--event-qps=7", "--config-dir=/etc/kubernetes/kubelet.conf.d"} <= {*arguments.split()}
     assert "ExecStart=" not in provisioned.run(f"cat {UNIT_DROP_IN}")

@@ -51,7 +51,7 @@ def command(hosts: Path, *arguments: str) -> list[str]:
     settings, `--rootdir` its conftest.py.
     """
     return [
-        *(sys.executable, "-P", "-c", _PYTEST, "-c", str(FOLDER / "pytest.ini"), f"--rootdir={FOLDER}"),
+        *_pytest(FOLDER),
         *("-q", f"--reach={hosts}", *arguments, str(FOLDER)),
     ]
 
@@ -60,9 +60,13 @@ def image_command(root: Path, *arguments: str) -> list[str]:
     """Return the command that checks the root of an image against its rules, like `command` for nodes."""
     folder = FOLDER.parent / "image" / "bake"
     return [
-        *(sys.executable, "-P", "-m", "pytest", "-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
+        *_pytest(folder),
         *("-q", "--connection=chroot", f"--hosts={root}", *arguments, str(folder / "hygiene.py")),
     ]
+
+
+def _pytest(folder: Path) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-c", _PYTEST, "-c", str(folder / "pytest.ini"), f"--rootdir={folder}")
 
 
 def reporting(report: Path) -> list[str]:

@@ -222,9 +222,7 @@ def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> di
     internal = {external[key]: value for key, value in data.items() if key in external}
     internal_names = {key: value for key, value in data.items() if key not in external}
     return {
-        key: value
-        for key, value in {**internal, **internal_names}.items()
-        if value is not None and key != _UNMATCHED_INTERNAL_NAME
+        key: value for key, value in {**internal, **internal_names}.items() if key != _UNMATCHED_INTERNAL_NAME
     }
 
 
