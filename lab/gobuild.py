@@ -90,8 +90,8 @@ PROMTOOL = Component(
 )
 
 COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN, RDMA_PLUGIN)
-FOR_TESTS = (KWOK, PROMTOOL)
-"""Components that only tests need."""
+FOR_TESTS = (KWOK,)
+"""Components that the tests of `make test` need beside them."""
 
 
 @functools.cache

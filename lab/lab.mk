@@ -10,7 +10,7 @@ SEED ?= 1
 FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims roots fuzz packages
+PARTS := dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims alerts roots fuzz packages
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -43,7 +43,7 @@ lab-driver: setup ## run a driver of claims on the first node, or end it (DRIVER
 kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims roots fuzz packages")
+test-all: setup ## what takes long, or some of it (PART="dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims alerts roots fuzz packages")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
@@ -82,6 +82,9 @@ test-images: setup ## two machines boot from one image and plan themselves; firs
 
 test-claims: setup ## the drivers of dynamic resource allocation on the live kubelet: what they publish, what pods with claims get
 	@$(LONG) tests/lab/test_dra_live.py
+
+test-alerts: setup ## each alert in promtool's tests, rules that are wrong on purpose, the watch's metrics
+	@$(LONG) $(addprefix tests/lab/test_,alert_rules.py watch_metrics.py)
 
 test-roots: setup ## what is written, read by the programs of Debian 12 and 13, Ubuntu 22.04, 24.04 and 26.04; a kernel with config_acs
 	@$(LONG) tests/roots

@@ -52,12 +52,17 @@ LIMITS_S = {"long": 7200, "lab": 1800}
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Leave most variants of a test to `make test-all`; give what takes long more time before it is ended.
+    """Leave what most files and tables show once more to `make test-all`; give what takes long more time.
 
     With NUMAFORGE_ORDER, a number, files and the tests of each come in another order.
     """
     seen: Counter[tuple[Path, str]] = Counter()
     for item in items:
+        if of := item.get_closest_marker("core"):
+            if missing := [name for name in of.args if not hasattr(item.module, name)]:
+                raise pytest.UsageError(f"{item.path}: pytestmark names no test of the file: {missing}")
+            if item.originalname not in of.args:
+                item.add_marker("long")
         if of := item.get_closest_marker("variants"):
             test = (item.path, getattr(item, "originalname", item.name))
             seen[test] += 1

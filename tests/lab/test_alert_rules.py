@@ -1,4 +1,7 @@
-"""The alerts that users install: each fires and stays silent in promtool's tests, and leads to its page."""
+"""The alerts that users install: each fires and stays silent in promtool's tests, and leads to its page.
+
+What promtool says is long: it takes as long to compile as an API server.
+"""
 
 import json
 import re
@@ -38,11 +41,13 @@ def test_alert_tests_cover_their_own_alert_as_named(name: str) -> None:
         assert any(each["exp_alerts"] for each in told) == (test["name"].split()[1] == "fires:")
 
 
+@pytest.mark.long
 def test_promtool_passes_the_tests_of_every_alert(tmp_path: Path) -> None:
     found = outcomes(tmp_path, {name: (RULES, tests) for name, tests in TESTS.items()})
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
+@pytest.mark.long
 def test_promtool_lint_passes(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(monitoring_files()["rules.yaml"])
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(tmp_path / "rules.yaml"))
@@ -52,6 +57,7 @@ def test_promtool_lint_passes(tmp_path: Path) -> None:
 MUTABLE = [name for name in named(RULES) if next(mutants(RULES, name), None)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTABLE)
 def test_mutated_rule_fails_the_tests_of_its_alerts(name: str, tmp_path: Path) -> None:
     """Most fail where it has to fire: only what does is tried where it has to be silent."""
@@ -75,6 +81,7 @@ def test_prometheus_rule_object_has_the_same_rules() -> None:
     assert yaml.safe_load(monitoring_files()[PROMETHEUS_RULE])["spec"] == RULES
 
 
+@pytest.mark.long
 def test_prometheus_configuration_is_valid(tmp_path: Path) -> None:
     files = monitoring_files()
     for name in ("prometheus.yaml", "rules.yaml"):
@@ -90,6 +97,7 @@ def test_each_alert_has_one_section_and_each_section_one_alert() -> None:
     assert links == {name: f"alerts.md#{name.lower()}" for name in ALERTS}
 
 
+@pytest.mark.long
 def test_every_dashboard_query_returns_node_data(tmp_path: Path) -> None:
     """As an alert each, which fires where the query has an answer; Grafana's variables match everything."""
     panels = json.loads(monitoring_files()["dashboard.json"])["panels"]

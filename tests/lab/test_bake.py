@@ -343,6 +343,7 @@ def test_kernel_parameters_are_checked_against_the_boot_loader(plain, files, sen
     assert (done.stderr, tuple(done.stdout.splitlines())) == ("", sentences)
 
 
+@pytest.mark.long
 def test_bake_reports_parameters_that_the_image_cannot_boot_with(tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text(
@@ -381,6 +382,7 @@ def test_root_with_unmanageable_packages_is_refused(plain, gone, why):
     assert not (plain / "opt/numaforge").exists()
 
 
+@pytest.mark.long
 def test_version_missing_from_apt_is_reported(plain):
     said = refused(plain, {**WISH, "packages": {"containerd": "0.1.2-3"}})
     assert "Version '0.1.2-3' for 'containerd' was not found" in said

@@ -212,6 +212,7 @@ def test_settings_dropped_from_profile_are_restored(lab: Lab, confined: Confined
     assert state(confined.node) == confined.state
 
 
+@pytest.mark.long
 def test_nic_that_rejects_a_read_request_size_rolls_the_change_back(lab: Lab) -> None:
     node = transactions.put_back(lab)
     before = node.run(f"lspci -xxxs {NIC}")

@@ -61,6 +61,7 @@ def processes_of(state):
     ]
 
 
+@pytest.mark.long
 def test_scheduled_pod_gets_a_gpu_and_serves_its_log_through_the_api(pristine):
     lab = pristine
     lab.kubectl(

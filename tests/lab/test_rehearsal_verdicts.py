@@ -103,7 +103,7 @@ def _rehearsed(node: Node, trial: Trial) -> Rehearsed:
     return read_rehearsed(node.run("sh -s", input_text=wanted.script))
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
 def test_rehearsal_verdict_matches_a_real_start(
     lab: Lab, cases: Mapping[str, Case], memory_bytes: int, placed: list[str], minor: str, name: str

@@ -254,6 +254,7 @@ def runs_again(scene: Scene, app: str) -> Callable[[], None]:
     return uncordon
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
 @cases(
     "phase, machine",

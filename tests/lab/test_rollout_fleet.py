@@ -48,10 +48,7 @@ class Size:
 SMALL, LARGE = Size(30, 12, 2, briefly, 12), Size(300, 90, 20)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(SMALL, id="30"), pytest.param(LARGE, marks=pytest.mark.long, id="300")],
-)
+@pytest.fixture(scope="module", params=[SMALL, LARGE], ids=["30", "300"])
 def size(request: pytest.FixtureRequest) -> Size:
     found: Size = request.param
     return found
@@ -122,6 +119,7 @@ def nothing_is_left(fleet: Fleet, cluster: KubectlCluster) -> bool:
     return not marked and not cordoned and not held_slots(leases) and not unfinished(leases)
 
 
+@pytest.mark.long
 def test_two_shards_of_a_fleet_stay_within_one_budget(fleet, size, nodes, cluster):
     reports: dict[str, FleetReport] = {}
 

@@ -60,6 +60,7 @@ def add_namespace(fleet: Fleet, name: str) -> None:
         fleet.send("POST", NAMESPACES, {"metadata": {"name": name}})
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_strict_api_server_accepts_the_generated_folder(system, fleet, gang_version, tmp_path):
     [folder] = generate(fleet_for(system), [system], gang_version)

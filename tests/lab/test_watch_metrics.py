@@ -11,7 +11,7 @@ from numaforge.machine.topology.saved import ready_machine
 from tests.fixtures.tables import cases
 from tests.fixtures.watched_folder import WatchedFolder
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 PROFILE: dict[str, Any] = {
     "name": 'a "watched" one',
     "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": "1"}},

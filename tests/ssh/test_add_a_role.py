@@ -95,6 +95,7 @@ def run(repository: Path, node: Sandbox, profile: dict[str, Any], program: str, 
     return f"{done.stdout}{done.stderr}\nended with {done.returncode}"
 
 
+@pytest.mark.long
 def test_documented_role_is_planned_applied_verified_and_undone(repository: Path, node: Sandbox) -> None:
     deploy = ("pyinfra", "-y", "-v", "{inventory}", "deploys/banner.py")
 

@@ -53,6 +53,11 @@ from tests.ssh.standin_amdgpu import (
 from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
 from tests.ssh.verifying import verified
 
+pytestmark = pytest.mark.core(
+    "test_driver_failure_restores_the_old_modes",
+    "test_holder_that_may_not_be_ended_is_named_and_nothing_changes",
+    "test_profile_is_applied_to_the_gpus_and_second_run_changes_nothing",
+)
 CASES = tables(__file__)
 
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
@@ -92,7 +97,7 @@ def test_compute_mode_change_reloads_no_driver_and_skips_gpus_as_planned(node, p
     assert told == [f"current_compute_partition {SECOND} CPX"]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @cases("fault, reason", CASES["failures"])
 def test_driver_failure_restores_the_old_modes(node, port, fault, reason):
     faults(node, fault)
@@ -162,6 +167,7 @@ def test_unrestorable_amd_gpus_are_reported_with_repair_commands(node, port):
 # ---- what holds a GPU ----
 
 
+@pytest.mark.variants(1)
 @cases(
     "group, path, holder",
     {

@@ -94,6 +94,7 @@ def test_apply_refuses_the_same_cluster_nodes_as_pyinfra(start_sandbox, port, tm
     assert text(node, SWAPPINESS) == "60"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("answer", "code", "swappiness"), [("n", 1, "60"), ("y", 0, "1")], ids=["declined", "confirmed"]
 )

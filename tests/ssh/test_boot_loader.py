@@ -108,7 +108,7 @@ def test_power_cycle_starts_the_old_entry(node, port, loader):
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 def test_default_changes_before_the_boot_without_one_time_boot_support(node, port, loader):
     node.run(start_script(change(port, loader, not_once="GRUB cannot write to /boot/grub (lvm)")))
     until(node, "[ -e /run/stopping ] && idle")
@@ -118,6 +118,7 @@ def test_default_changes_before_the_boot_without_one_time_boot_support(node, por
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
 
 
+@pytest.mark.variants(4)
 @cases(
     "spoil, said",
     {
@@ -206,6 +207,7 @@ def test_default_entry_is_found_as_by_grub(node, default, expected):
     assert looked(node, "look_reboot")["next"] == expected
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("shell_of_host", ["dash -s", "bash -s", "busybox sh -s"])
 def test_newer_kernel_is_detected_in_every_posix_shell(node, shell_of_host):
     install_kernel(node, NEWER)
@@ -230,7 +232,7 @@ def test_kernel_installed_after_the_look_is_refused_before_any_change(node, port
     assert boots(node) == 0
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 def test_allowed_newer_kernel_boots_and_undo_restores_the_old(node, port, loader):
     install_kernel(node, NEWER)
     before = options(node)
@@ -262,7 +264,7 @@ def test_unexpected_kernel_is_rolled_back(node, port, loader):
 # ---- the way back is one of operations ----
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 def test_kernel_installed_between_change_and_undo_is_kept(node, port, loader):
     assert carried_out(node, change(port, loader)).outcome == "applied"
     install_kernel(node, NEWER)
@@ -278,6 +280,7 @@ def test_kernel_installed_between_change_and_undo_is_kept(node, port, loader):
     assert WISH not in node.run(f"cat {GRUB_CFG} {ENTRIES}/*").stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loader", ["grub"], indirect=True)
 def test_edited_grub_drop_in_is_kept_as_a_copy(node, port, loader):
     assert carried_out(node, change(port, loader)).outcome == "applied"
@@ -288,7 +291,7 @@ def test_edited_grub_drop_in_is_kept_as_a_copy(node, port, loader):
     assert node.path(f"/var/lib/numaforge/txn/T1/edited{GRUB_DROP_IN}").read_text() == edited
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 def test_boot_entry_with_missing_files_is_reported(node, port, loader):
     assert carried_out(node, change(port, loader)).outcome == "applied"
     node.run(f"rm -f /boot/initr*{KERNEL}*")
@@ -299,6 +302,7 @@ def test_boot_entry_with_missing_files_is_reported(node, port, loader):
     assert "By hand: " in result.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loader", ["grubby"], indirect=True)
 def test_entries_of_other_kernels_and_rescue_entries_are_unchanged(node, port, loader):
     install_kernel(node, NEWER)
@@ -309,7 +313,7 @@ def test_entries_of_other_kernels_and_rescue_entries_are_unchanged(node, port, l
     assert {path: node.path(path).read_text() for path in others} == others
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("loader", ["grubby"], indirect=True)
 @pytest.mark.parametrize("way", ["reverted", "given-up"])
 def test_replaced_parameter_gets_its_old_value_back(node, port, loader, way):

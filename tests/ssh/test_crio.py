@@ -83,6 +83,7 @@ def deploy(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.long
 def test_handler_is_added_and_removed_with_the_profile(worker, tmp_path):
     def site(profile: dict[str, Any]) -> str:
         wish = {"node": {**worker.data("root"), "numaforge_profile": profile}}

@@ -16,6 +16,7 @@ from tests.ssh.site_runs import PROFILE, data, plain
 from tests.ssh.standin_systemd import standin_systemd
 from tests.ssh.verifying import verified
 
+pytestmark = pytest.mark.core("test_distribution_kubelet_gets_a_drop_in_and_its_unit_restarts")
 WISH = {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}
 MICROK8S_ARGUMENTS = "/var/snap/microk8s/current/args/kubelet"
 MICROK8S_FOLDER = "/var/snap/microk8s/common/etc/kubelet.conf.d"

@@ -83,6 +83,7 @@ def test_unreachable_hosts_are_exit_code_6(tmp_path, capfd):
     assert "gpu-[01-03]\n  error" in capfd.readouterr().out
 
 
+@pytest.mark.long
 def test_cluster_node_needs_a_cluster_login(node, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -106,6 +107,7 @@ def test_host_without_a_required_program_is_refused_before_any_write(node, tmp_p
     assert not node.path("/etc/numaforge").exists()
 
 
+@pytest.mark.long
 def test_whole_inventory_is_captured_and_failures_are_named(node, tmp_path, capfd):
     hosts = {"one": node.data(), "two": node.data(), "gone": {**node.data(), "ssh_port": free_port()}}
     inventory(tmp_path, hosts)

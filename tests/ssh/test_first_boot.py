@@ -143,7 +143,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
 }
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_machine_is_replanned_and_the_change_named(change, node):
     let_start(node)
@@ -152,6 +152,7 @@ def test_changed_machine_is_replanned_and_the_change_named(change, node):
     let_start(node, 2)
 
 
+@pytest.mark.long
 def test_memory_reserved_by_kernel_does_not_count_as_change(node):
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     let_start(node)
@@ -167,6 +168,7 @@ def test_edited_numaforge_file_is_restored(node):
     assert node.path(DROP_IN).read_text() == as_planned
 
 
+@pytest.mark.long
 def test_changed_kubelet_unit_program_or_settings_are_replanned(node):
     config, kubelet = "/etc/kubernetes/kubelet-config.yaml", "/usr/local/bin/kubelet"
     node.run(f"mkdir -p /etc/kubernetes; mv {CONFIG} {config}")
@@ -201,6 +203,7 @@ def test_on_change_hold_keeps_changed_machine_held_until_replanned(node):
     assert not node.path(ISSUE).exists(), "what was complained of is mended"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
 def test_on_change_hold_lets_kubeadm_write_kubelet_files(joined, node):
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
@@ -224,6 +227,7 @@ def test_disk_moved_to_another_machine_is_planned_even_with_on_change_hold(node)
     let_start(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("joined", [False, True], ids=["before it has joined", "once it has joined"])
 def test_copied_disk_is_planned_again_and_never_runs_with_the_first_login(joined, node):
     assert before_kubelet(node).returncode == 0
@@ -269,6 +273,7 @@ def test_unplannable_node_is_left_unchanged_and_reason_reported(mistake, node):
     assert not node.path(RECORD).exists()
 
 
+@pytest.mark.long
 def test_only_a_machine_that_the_image_expects_is_planned(node):
     node.run(f"mkdir -p {MACHINES}")
     write(node, f"{MACHINES}/dgx.json", written(ready_machine("dgx-h100")))
@@ -321,6 +326,7 @@ def test_read_only_state_folder_holds_the_kubelet(node):
     assert "ead-only" in held(node)
 
 
+@pytest.mark.long
 def test_read_only_usr_puts_programs_under_var_lib(node):
     assert node.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr").returncode == 0
     wish = yaml.safe_load(PROFILE)
@@ -358,7 +364,7 @@ def test_pods_that_survive_a_kubelet_restart_are_not_disturbed(node):
 PKI = "/var/lib/kubelet/pki"
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("certificate", "key", "left"), [("", "", ""), ("pem", "", ""), ("pem", "pem", "pem")]
 )
@@ -373,6 +379,7 @@ def test_kubelet_certificate_emptied_by_power_loss_is_removed(certificate, key, 
     assert ("is empty" in done.stderr) is (left == "")
 
 
+@pytest.mark.long
 def test_run_over_ssh_that_a_self_planned_node_would_revert_is_refused(node, tmp_path):
     node.run(f"mkdir -p {Path(GUARD).parent}")
     write(node, GUARD, "[Service]\n")

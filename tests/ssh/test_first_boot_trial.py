@@ -17,6 +17,10 @@ from tests.ssh.standin_bootloader import boot, boots, debian, install
 from tests.ssh.standin_systemd import DROP_IN
 from tests.ssh.transactions import until
 
+pytestmark = pytest.mark.core(
+    "test_plan_of_a_joined_node_is_on_trial_until_an_admin_confirms",
+    "test_plan_that_reaches_no_cluster_is_undone_by_one_boot_and_not_retried",
+)
 JOINED = "/etc/kubernetes/kubelet.conf"
 OTHER = PROFILE.replace("1Gi", "2Gi")
 SHORT = "profile: own\nconfirm_seconds: 5\n"

@@ -99,6 +99,7 @@ def test_invalid_view_option_is_refused_before_contacting_hosts(tmp_path, asked,
     assert "Traceback" not in run.stdout
 
 
+@pytest.mark.long
 def test_run_ends_with_the_outcome_and_duration_of_each_host(seven, tmp_path):
     report = tmp_path / "report.json"
     hosts = {name: seven[name] for name in ("gpu-01", "gpu-04", "gpu-05", "gpu-06", "gpu-07")}

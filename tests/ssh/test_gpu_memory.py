@@ -24,6 +24,10 @@ from tests.ssh.standin_rdma import install, standin_rdma
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.transactions import MEMORY_STATE, leftovers, when
 
+pytestmark = pytest.mark.core(
+    "test_boot_without_the_memory_mode_is_undone_by_a_second_boot",
+    "test_power_cut_leaves_the_old_or_the_new_state",
+)
 PARAMS = "/proc/driver/nvidia/params"
 MODE = "NVreg_CoherentGPUMemoryMode"
 NODE = "/sys/devices/system/node/node0/meminfo"

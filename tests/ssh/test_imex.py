@@ -19,6 +19,12 @@ from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_imex import CONFIG, NODES, UNIT
 from tests.ssh.transactions import run, until, when
 
+pytestmark = pytest.mark.core(
+    "test_driver_and_host_management_are_applied_then_original_restored",
+    "test_channels_in_use_count_as_live_compute_domain",
+    "test_look_reports_the_imex_state",
+)
+
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:

@@ -36,6 +36,12 @@ from tests.ssh.standin_systemd import BOOT_ID
 from tests.ssh.transactions import KILL, ended, until, when
 from tests.ssh.verifying import verified
 
+pytestmark = pytest.mark.core(
+    "test_devices_and_daemons_move_to_the_reserved_cpus_without_a_reload",
+    "test_profile_without_interrupts_restores_everything",
+    "test_interrupt_that_the_kernel_refuses_to_move_undoes_everything",
+    "test_unit_places_interrupts_after_a_boot_and_for_a_new_driver",
+)
 FREE = {"name": "free", "cpus": CONFINED["cpus"]}
 IRQBALANCE_OFF = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
 MANAGED, INVALID = "Input/output error", "Invalid argument"

@@ -42,6 +42,7 @@ def test_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node, tmp_pat
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
+@pytest.mark.long
 def test_cut_connection_is_reconnected(node, tmp_path):
     begun = "[ -L /var/lib/numaforge/txn/current ] && [ ! -e /run/was-cut ]"
     node.log_in_with(f'if {begun}; then : > /run/was-cut; kill -9 "$PPID"; fi')
@@ -140,6 +141,7 @@ def test_kubelet_started_after_the_look_is_detected(node, tmp_path):
     assert not node.path(BOOT_POOLS).exists()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("deploy", "filled"),
     [
@@ -159,6 +161,7 @@ def test_hugepages_role_fills_pools_without_a_running_kubelet(node, tmp_path, de
 # ---- what disturbs no pod ----
 
 
+@pytest.mark.long
 def test_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node, tmp_path):
     """There is no cluster to drain it in: a roll-out would fail."""
     drop_in = "/etc/systemd/system/kubelet.service.d/20-join.conf"
@@ -181,6 +184,7 @@ def test_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node, tmp_pa
 # ---- what is in the way ----
 
 
+@pytest.mark.long
 def test_change_without_its_unit_is_undone_before_a_new_change(node, tmp_path):
     node.run(
         "mkdir -p /var/lib/numaforge/txn/T0 && ln -s T0 /var/lib/numaforge/txn/current && "
@@ -243,6 +247,7 @@ def test_host_reports_its_identity(node, tmp_path):
     ) in asked(node, tmp_path)
 
 
+@pytest.mark.long
 def test_unreported_identity_fields_are_unknown(node, tmp_path):
     node.path("/etc/machine-id").unlink(missing_ok=True)
     assert "machine_id=None, system_uuid=None)" in asked(node, tmp_path)

@@ -139,6 +139,7 @@ def test_hostile_program_costs_one_line(start_sandbox, capfd, sysbench, why):
     assert {each["kind"] for each in measured["figures"]} == {"memory-random", "timer-latency"}
 
 
+@pytest.mark.long
 def test_slow_sibling_is_listed_first_and_held(start_sandbox, tmp_path, capfd):
     rates = {"gpu-1": _FAST, "gpu-2": _SLOW, "gpu-3": _FAST, "gpu-4": _FAST * 1.1}
     nodes = {name: start_sandbox({**two_cpus(), **stand_ins(rate(each))}) for name, each in rates.items()}

@@ -52,6 +52,16 @@ from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold
 from tests.ssh.standin_systemd import notifying
 from tests.ssh.transactions import applied, ended, has_files_open, run, status, until, when
 
+pytestmark = pytest.mark.core(
+    "test_unchanged_instance_is_not_touched",
+    "test_failed_step_restores_the_old_state",
+    "test_unit_that_opens_gpu_after_the_look_voids_the_change",
+    "test_holder_that_may_not_be_ended_is_named_and_nothing_changes",
+    "test_user_process_started_during_the_change_is_not_killed",
+    "test_only_the_changed_gpu_is_reset",
+    "test_linked_gpus_are_not_reset_while_any_is_in_use",
+    "test_boot_unit_restores_the_plan",
+)
 CASES = tables(__file__)
 
 
@@ -209,6 +219,7 @@ NESTED = (
 """Control groups that end like those of a unit and a pod of the host, which may be stopped."""
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("group", "holder"),
     [

@@ -20,6 +20,7 @@ from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_gpus import STATE, install, standin_gpus
 from tests.ssh.verifying import verified
 
+pytestmark = pytest.mark.core("test_profile_partitions_the_gpu_and_second_run_changes_nothing")
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 GPUS = gpu_text("h100-80gb", FIRST, number=1) + gpu_text("h100-80gb", SECOND, number=2)
 PROFILE: dict[str, Any] = {

@@ -13,6 +13,10 @@ from tests.ssh.rdma_hosts import BARE
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_rdma import INTERFACE, install, standin_rdma
 
+pytestmark = pytest.mark.core(
+    "test_dropping_the_setting_restores_the_queue_count",
+    "test_more_queues_than_the_nic_has_are_refused_before_any_change",
+)
 QUEUES = {**BARE, "nic_queues": {"combined": "reserved", "nics": [INTERFACE]}}
 
 

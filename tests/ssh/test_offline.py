@@ -22,6 +22,11 @@ from tests.ssh.standin_systemd import DROP_IN, STATE
 from tests.ssh.transactions import KILL, when
 from tests.ssh.transactions import run as finished
 
+pytestmark = pytest.mark.core(
+    "test_kubelet_starts_on_the_remaining_cpus",
+    "test_cpu_kept_online_by_the_kernel_rolls_everything_back",
+    "test_without_the_kubelet_role_cpus_stay_online",
+)
 SWAPPINESS = "/proc/sys/vm/swappiness"
 ONLINE = "/sys/devices/system/cpu/online"
 WHOLE: dict[str, Any] = {

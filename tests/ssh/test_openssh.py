@@ -108,6 +108,7 @@ def test_command_reaches_the_same_machine_as_ssh(controller, command):
         assert reasons_amiss(found) == []
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("names", "code"),
     [

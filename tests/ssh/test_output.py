@@ -53,7 +53,7 @@ def measured(
     return done, int(done.stdout.rpartition("peak ")[2])
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("flood", [pytest.param(shell, id=rule) for rule, shell in FLOODS.items()])
 def test_endless_output_of_a_host_is_cut_at_the_limit_with_one_message(tmp_path, node, flood):
     node.log_in_with(flood)
@@ -84,6 +84,7 @@ def controls(text: str) -> set[str]:
     return {each for each in without_colours if not each.isprintable() and each not in "\n\t"}
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("stream", ["1", "2"], ids=["output", "complaint"])
 @pytest.mark.parametrize("options", [(), ("-v",), ("-vvv",)], ids=["plain", "-v", "-vvv"])
 def test_control_sequences_do_not_reach_the_terminal(tmp_path, node, stream, options):

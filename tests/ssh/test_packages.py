@@ -21,6 +21,10 @@ from tests.ssh.site_runs import data, plain
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.transactions import LARGE, MEMORY_STATE, SMALL, reverted, run
 
+pytestmark = pytest.mark.core(
+    "test_undo_releases_only_our_package_holds",
+    "test_run_holds_installed_packages_and_second_changes_nothing",
+)
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 
 # `dnf versionlock add` names the version that is installed, `delete` fails where nothing matches.

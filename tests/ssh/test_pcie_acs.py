@@ -12,6 +12,11 @@ from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, ENTRY, boots, options
 from tests.ssh.transactions import leftovers
 
+pytestmark = pytest.mark.core(
+    "test_acs_masks_survive_the_boot_loaders_shell_and_are_proved",
+    "test_change_is_undone_when_kernel_ignores_config_acs",
+)
+
 
 @pytest.fixture(params=shortened(["grub", "grubby"], ("grub",)))
 def loader(request: pytest.FixtureRequest) -> str:

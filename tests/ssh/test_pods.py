@@ -82,7 +82,7 @@ def test_at_most_three_processes_are_named(node):
 # ---- a kubelet that is down says nothing of its pods ----
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @HOW
 @cases("profile", {"pools": BIG_POOLS, "a-state-file-goes": RESTARTS})
 def test_pods_on_a_host_outside_a_cluster_are_not_disturbed(node, tmp_path, how, profile):
@@ -126,6 +126,7 @@ def test_reason_without_drain_is_obeyed_and_reported(node, tmp_path):
     assert node.path(POOL).read_text() == "16\n"
 
 
+@pytest.mark.long
 def test_stopped_kubelet_without_evidence_of_pods_needs_no_drain(node, tmp_path):
     stop(node, "stopped")
     code, said = site(tmp_path, node, BIG_POOLS)

@@ -71,6 +71,7 @@ def divided(sandbox: Sandbox, folder: Path, processes: int, **data: object) -> S
     return SimpleNamespace(code=done.returncode, output=done.stdout, answers=answers, events=told)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_every_host_is_queried_once(sandbox, tmp_path, processes):
     run = divided(sandbox, tmp_path, processes)
@@ -84,6 +85,7 @@ def test_inventory_event_is_sent_once_with_all_hosts(sandbox, tmp_path):
     assert [sorted(event["hosts"]) for event in run.events if event["kind"] == "inventory"] == [NAMES]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "refuses", [["node-0"], ["node-1"], ["node-1", "node-3"]], ids=["one", "another", "a-share"]
 )

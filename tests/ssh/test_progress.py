@@ -81,6 +81,7 @@ def test_elapsed_time_advances_while_a_host_does_not_answer(words, node, tmp_pat
         assert process.poll() is None
 
 
+@pytest.mark.long
 @cases(
     "words",
     {

@@ -42,6 +42,15 @@ from tests.ssh.standin_systemd import standin_systemd
 from tests.ssh.transactions import ended, reverted, run, until, when
 from tests.ssh.verifying import verified
 
+pytestmark = pytest.mark.core(
+    "test_rdma_modules_and_settings_follow_the_profile",
+    "test_settings_dropped_from_the_profile_are_restored_without_residue",
+    "test_driver_of_our_own_connection_is_not_kept_out",
+    "test_failing_step_restores_the_previous_state",
+    "test_module_in_use_stays_loaded_and_is_reported",
+    "test_modules_are_unloaded_one_at_a_time",
+    "test_gate_opens_once_the_virtual_functions_exist",
+)
 HOST: dict[str, Any] = {
     "modules": ["ib_umad", "rdma_ucm"],
     "max_read_request": 4096,
@@ -146,6 +155,7 @@ def test_setting_without_its_tool_is_skipped_and_reported(bare, tmp_path):
     assert (at_boot.returncode, at_boot.stderr) == (0, f"{INTERFACE}: trust unchanged, for lack of a tool\n")
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("user", ["root", "deployer"])
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
 def test_driver_of_our_own_connection_is_not_kept_out(bare, tmp_path, user, mode):
@@ -178,6 +188,7 @@ def test_change_that_needs_a_forbidden_reboot_is_pending(bare, tmp_path):
 # ---- as a transaction, with faults ----
 
 
+@pytest.mark.variants(1)
 @cases(
     "spoil, reason",
     {

@@ -77,6 +77,7 @@ def test_folder_given_to_another_user_midway_is_not_written(node, port, step):
     assert_roots_files_are_as_they_were(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("arguments", [("--dry",), ("-y",)], ids=["dry", "applied"])
 def test_user_owned_folder_is_refused_at_the_look(start_sandbox, port, tmp_path, arguments):
     """As kubespray leaves a node by default: /etc/kubernetes belongs to the user kube (`kube_owner`)."""

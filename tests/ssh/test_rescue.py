@@ -34,6 +34,10 @@ from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boot, boots, options
 from tests.ssh.transactions import leftovers, status, until, when
 
+pytestmark = pytest.mark.core(
+    "test_emergency_or_rescue_boot_undoes_the_change_and_reboots",
+    "test_node_in_emergency_mode_without_the_change_is_not_rebooted_again",
+)
 FSTAB = "/etc/fstab"
 LINKS = [
     "/etc/systemd/system/emergency.target.wants/numaforge-rescue.service",

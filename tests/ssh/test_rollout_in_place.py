@@ -55,6 +55,7 @@ def swappiness(host: Sandbox) -> str:
     return host.path(SWAPPINESS).read_text().strip()
 
 
+@pytest.mark.long
 def test_hosts_outside_a_cluster_are_changed_and_skipped_if_as_planned(start_sandbox, api, tmp_path, capfd):
     hosts = {name: start_sandbox(machine()) for name in ("a", "b")}
     file = inventory(tmp_path, hosts)

@@ -54,6 +54,7 @@ def is_untouched(api: ApiServer, *hosts: Sandbox) -> bool:
     return (node["spec"], node["metadata"]["annotations"], starts) == ({}, {}, [1] * len(hosts))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("verb", ["plan", "run"])
 def test_rollout_refuses_host_that_claims_another_node(hostile, victim, tmp_path, monkeypatch, capfd, verb):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -74,6 +75,7 @@ def test_plain_pyinfra_refuses_host_that_claims_another_node(hostile, victim, tm
     assert is_untouched(victim, hostile)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pin", [VICTIM, "gpu-66"], ids=["rightly", "as another node"])
 def test_plain_pyinfra_refuses_both_hosts_that_claim_one_node(hostile, victim, tmp_path, pin):
     both = {

@@ -56,6 +56,7 @@ def with_pages(count: int) -> dict[str, Any]:
     return {**PROFILE, "cpus": {"reserved": {"cores": 1}}, "hugepages": [{"size": "2Mi", "count": count}]}
 
 
+@pytest.mark.long
 def test_kernel_without_numa_nodes_gains_and_releases_huge_pages(without_numa, tmp_path):
     node, boot = without_numa, "/etc/tmpfiles.d/numaforge-hugepages.conf"
     succeed(tmp_path, {"node": data(node, with_pages(16))}, "-y", "deploys/site.py")
@@ -97,6 +98,7 @@ def test_second_run_changes_nothing(node, tmp_path):
     assert node.run("find /etc /var/lib /sys /proc/sys -newer /run/now -type f").stdout == ""
 
 
+@pytest.mark.long
 def test_intermediate_change_is_seen_by_later_roles(node, tmp_path):
     hosts = {"node": data(node)}
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
@@ -151,6 +153,7 @@ def test_login_without_root_uses_passwordless_sudo(node, tmp_path):
     assert node.path(PLAN).stat().st_uid == 0
 
 
+@pytest.mark.variants(3)
 @cases(
     "change, message",
     {
@@ -244,6 +247,7 @@ SWAP_TOOLS = {
 }
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "priority", ["-2", "100"], ids=["the kernel's own priority", "a priority of its own"]
 )

@@ -50,6 +50,7 @@ def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
     return run(program(folder, hosts).survey())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("installed", [False, True], ids=["in the repository", "as an installed copy"])
 def test_unreachable_host_is_one_line_and_the_others_are_surveyed(node, tmp_path, monkeypatch, installed):
     monkeypatch.chdir(tmp_path if installed else REPOSITORY)
@@ -90,6 +91,7 @@ def test_rollout_plan_shows_answering_hosts_and_names_the_unreachable(
     assert "gone did not answer: cannot connect" in shown
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
 def test_rollout_refuses_a_joined_node_without_drain_before_any_change(
     node, api, tmp_path, monkeypatch, capfd, verb

@@ -213,6 +213,7 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node, port):
     assert "No such file" in node.path("/run/after").read_text()
 
 
+@pytest.mark.long
 def test_shrinking_pools_come_first_and_free_memory_for_the_others(node, port):
     memory_of_both_sizes(node, gibibytes=2)
     assert run(node, transaction(port, "new", pools={LARGE: 2, SMALL: 0})).outcome == "applied"
@@ -220,6 +221,7 @@ def test_shrinking_pools_come_first_and_free_memory_for_the_others(node, port):
     assert node.path(COMPACTED).read_text().strip() == ""
 
 
+@pytest.mark.long
 def test_pools_are_filled_after_memory_compaction(node, port):
     memory_of_both_sizes(node, gibibytes=4, fragmented=True)
     assert run(node, transaction(port, "new")).outcome == "applied"
@@ -239,6 +241,7 @@ def test_unfillable_pool_rolls_everything_back_and_names_the_numbers(node, port)
     assert_old(node)
 
 
+@pytest.mark.long
 def test_pages_in_use_stay_reserved_when_their_pool_cannot_shrink(node, port):
     promised = pages_in_use(node, SMALL)
     result = run(node, transaction(port, "new"))
@@ -257,6 +260,7 @@ def test_pool_missing_from_the_kernel_is_refused_before_the_kubelet_stops(node, 
     assert_old(node)
 
 
+@pytest.mark.long
 def test_pool_path_is_data(node, port):
     odd = "/sys/$(touch owned) `touch owned` node/hugepages/small/nr_hugepages"
     node.path(odd).parent.mkdir(parents=True)
@@ -288,6 +292,7 @@ def test_unrestorable_pools_are_reported_with_repair_commands(node, port):
     assert_old(node)
 
 
+@pytest.mark.variants(1)
 @cases(
     "wish, event, script",
     {
@@ -323,6 +328,7 @@ def test_unwritable_file_is_refused_before_the_kubelet_stops(node, port):
     assert leftovers(node) == []
 
 
+@pytest.mark.variants(1)
 @cases(
     "spoil, complaint",
     {
@@ -365,6 +371,7 @@ def read_only(folder: Path) -> str:
     return f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}\n"
 
 
+@pytest.mark.long
 def test_disk_turning_read_only_before_the_first_file_changes_nothing(node, port):
     when(node, "apply files", read_only(Path(DROP_IN).parent))
     result = run(node, transaction(port, "new"))
@@ -453,6 +460,7 @@ def test_truncated_script_does_nothing(node, port):
 # ---- two at once ----
 
 
+@pytest.mark.long
 def test_status_query_waits_for_the_next_phase_or_times_out(node, port):
     hold_midway(node, transaction(port, "new"))
     seen, phases = status(node), []
@@ -507,6 +515,7 @@ def test_applied_change_is_reverted_with_its_state_files(node, port):
     assert_old(node)
 
 
+@pytest.mark.long
 def test_reason_is_data(node, port):
     run(node, transaction(port, "new"))
     result = reverted(node, NASTY)
@@ -514,6 +523,7 @@ def test_reason_is_data(node, port):
     assert not node.path("/run/owned").exists()
 
 
+@pytest.mark.long
 def test_reverted_change_is_not_reverted_again(node, port):
     run(node, transaction(port, "new"))
     first = reverted(node, "the first reason")
@@ -597,6 +607,7 @@ def test_late_undo_request_does_nothing(node, port, event, why):
     assert reverted(node, "asked for now").outcome == "rolled-back"
 
 
+@pytest.mark.long
 def test_repeated_revert_request_runs_once(node, port):
     run(node, transaction(port, "new"))
     request = late_request(node)
@@ -655,6 +666,7 @@ def test_confirming_unknown_transaction_does_nothing(node):
     assert not node.path(f"{TRANSACTIONS}/T9").exists()
 
 
+@pytest.mark.long
 def test_confirmation_may_be_repeated(node, port):
     found = reach_confirming(node, transaction(port, "new"))
     script = confirm_script("T1", found.token)
@@ -686,6 +698,7 @@ def test_confirmed_change_survives_a_killed_unit(node, port):
     assert (node.path(DROP_IN).read_text(), starts(node)) == ("new\n", 2)
 
 
+@pytest.mark.long
 def test_node_without_systemd_waits_too_and_the_begin_connection_ends(node, port):
     node.run("rmdir /run/systemd/system")
     change = transaction(port, "new")
@@ -748,7 +761,7 @@ def test_failed_commit_undoes_the_change(node, port):
     assert_old(node)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
 def test_interrupted_commit_is_repeated(node, port, how):
     when(node, "commit files", how)
@@ -772,6 +785,7 @@ chmod 755 systemctl
 """
 
 
+@pytest.mark.long
 def test_systemd_is_not_queried_about_a_running_process(node, port):
     node.run(COUNTED)
     assert run(node, transaction(port, "new", stable_seconds=4)).outcome == "applied"
@@ -780,6 +794,7 @@ def test_systemd_is_not_queried_about_a_running_process(node, port):
     assert 4 <= asked.count("show -p MainPID -p NRestarts -p SubState kubelet.service") <= 6, asked
 
 
+@pytest.mark.long
 def test_status_query_during_a_change_does_not_query_systemd(node, port):
     node.run(COUNTED)
     hold_midway(node, transaction(port, "new"))
@@ -800,6 +815,7 @@ chmod 755 systemctl
 """
 
 
+@pytest.mark.long
 def test_silent_systemd_does_not_end_a_running_transaction(node, port):
     node.run(SILENT)
     hold_midway(node, transaction(port, "new"))
@@ -825,7 +841,7 @@ def test_silent_systemd_leaves_transaction_state_unknown(node, port):
     assert ended(node).outcome == "rolled-back"
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("event", ["apply files", "start kubelet", "prove kubelet"])
 def test_a_hangup_of_its_processes_is_none_of_a_change(node, port, event):
     when(node, event, "kill -HUP $PPID $(cat /run/units/*)")
@@ -862,7 +878,7 @@ def test_unconfirmed_plan_is_remembered(node, port):
     assert failure(node)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("blames", [True, False], ids=["failed-in-the-cluster", "aborted"])
 def test_undo_request_decides_whether_plan_counts_as_failed(node, port, blames):
     run(node, remembered(port, "new"))
@@ -880,6 +896,7 @@ def test_killed_change_does_not_count_as_a_failed_plan(node, port):
 # ---- what a poller is told ----
 
 
+@pytest.mark.variants(3)
 @cases(
     "event, said",
     {
@@ -928,6 +945,7 @@ def test_last_and_failed_transactions_are_kept(node, port):
     assert kept == {"old-1", *(f"T{number}" for number in range(2, 2 + KEPT_TRANSACTIONS))}
 
 
+@pytest.mark.variants(2)
 @cases(
     "missing",
     {"curl": [], "python3": ["curl"], "wget": ["curl", "python3"], "bash": ["curl", "python3", "wget"]},
@@ -963,6 +981,7 @@ def test_begin_on_another_boot_is_void(node, port):
     assert_untouched(node)
 
 
+@pytest.mark.long
 def test_begin_after_another_transaction_is_void_even_with_unchanged_files(node, port):
     change = planned(node, port)
     run(node, planned(node, port, "other", id="T0"))
@@ -980,6 +999,7 @@ OTHER_DROP_IN = str(Path(DROP_IN).with_name("50-else.conf"))
 ODD_DROP_IN = str(Path(DROP_IN).with_name("$(touch owned) 'a\" \\b.conf"))
 
 
+@pytest.mark.variants(4)
 @cases(
     "path, text",
     {
@@ -1009,11 +1029,13 @@ def test_file_edited_after_the_look_is_not_overwritten(node, port, path, text):
     assert_untouched(node)
 
 
+@pytest.mark.long
 def test_unchanged_odd_drop_ins_do_not_block_a_change(node, port):
     node.path(ODD_DROP_IN).write_text("maxPods: 3\n")
     assert run(node, planned(node, port)).outcome == "applied"
 
 
+@pytest.mark.long
 def test_state_without_remaining_pods_does_not_block_a_change(node, port):
     node.path(STATE).write_text(pinned("a", "b"))
     change = planned(node, port)
@@ -1062,6 +1084,7 @@ def test_kept_state_may_change_until_the_kubelet_has_stopped(node, port):
     assert node.path(MEMORY_STATE).read_text() == pinned("a") + "\n"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
 def test_every_posix_shell_sees_the_same_node_and_its_differences(node, port, shell):
     assert {**vars(looked_at(node, f"{shell} -s")), "uptime_seconds": 0} == {
@@ -1076,6 +1099,7 @@ def test_every_posix_shell_sees_the_same_node_and_its_differences(node, port, sh
     assert ended(node).outcome == "void"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("shell", ["busybox sh -s", "dash -s", "bash --posix -s"])
 def test_voided_transaction_never_begins(node, port, shell):
     change = planned(node, port)
@@ -1094,7 +1118,7 @@ def test_voided_transaction_without_a_look_is_unknown(node, port):
     assert_untouched(node)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "gone", [f"rm -rf {TRANSACTIONS}/T1", f"rm -rf {TRANSACTIONS}"], ids=["its-folder", "all-records"]
 )
@@ -1113,6 +1137,7 @@ def test_change_with_removed_records_is_not_void(node, port, gone):
     assert (ended(node).outcome, starts(node)) == ("unknown", begun)
 
 
+@pytest.mark.long
 def test_repeated_begin_after_removed_records_is_refused(node, port):
     change = transaction(port, "new")
     run(node, change)
@@ -1143,6 +1168,7 @@ def test_begun_transaction_is_not_voided(node, port):
     assert ended(node).outcome == "applied"
 
 
+@pytest.mark.long
 def test_plan_made_before_a_void_transaction_remains_valid(node, port):
     change = planned(node, port, id="T2")
     node.run(void_script("T1"))
@@ -1159,6 +1185,7 @@ def test_void_transactions_evict_no_backup(node, port):
     assert kept == {"T1", "T2"}
 
 
+@pytest.mark.long
 def test_folders_of_void_transactions_are_pruned_by_the_next_change(node, port):
     for number in range(2 * KEPT_TRANSACTIONS):
         node.run(void_script(f"V{number}"))
@@ -1197,6 +1224,7 @@ def test_edit_is_kept_before_a_boot_restores_the_old_file(node, port):
     assert_old(node)
 
 
+@pytest.mark.long
 def test_file_created_during_change_is_kept_as_edit(node, port):
     change = planned(node, port, files=(FileContent(DROP_IN, "new\n"),), absent=(UNIT_DROP_IN,))
     run(node, change)
@@ -1207,6 +1235,7 @@ def test_file_created_during_change_is_kept_as_edit(node, port):
     assert_old(node)
 
 
+@pytest.mark.long
 def test_file_restored_by_hand_does_not_count_as_edit(node, port):
     run(node, planned(node, port))
     node.path(DROP_IN).write_text("old\n")
@@ -1251,7 +1280,7 @@ def active(node: Sandbox) -> set[str]:
     return {path.name for path in node.path("/run/active").iterdir()}
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("crash", "rolled-back")])
 def test_units_that_are_bound_to_the_kubelet_are_active_again(bound, port, wish, outcome):
     assert run(bound, planned(bound, port, wish)).outcome == outcome
@@ -1265,6 +1294,7 @@ def test_units_are_active_again_after_a_revert(bound, port):
     assert active(bound) == {*BOUND, "stopped.service"}
 
 
+@pytest.mark.long
 def test_units_are_active_again_after_a_boot(bound, port):
     cut_power(bound, "start kubelet", planned(bound, port))
     bound.run("rm -f /run/active/*")
@@ -1319,6 +1349,7 @@ def test_clean_reboot_leaves_a_revert_to_the_next_boot(node, port):
     assert_old(node)
 
 
+@pytest.mark.long
 def test_second_reboot_before_the_proof_does_not_restore_the_state_again(node, port):
     cut_power(node, "apply files", planned(node, port))
     when(node, "start kubelet", GO_DOWN + END_UNIT)
@@ -1344,6 +1375,7 @@ def test_nothing_begins_on_a_node_that_is_shutting_down(node, port):
 BYTES = b'E1121 "caf\xe9" \xff\xfe "caf\xc3\xa9"\n'
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("without_iconv", [False, True], ids=["iconv", "no-iconv"])
 def test_non_utf8_kubelet_log_leaves_the_result_readable(node, port, without_iconv):
     if without_iconv:

@@ -66,6 +66,7 @@ def touched(hosts: Hosts) -> list[str]:
     return [name for name, host in hosts.items() if [*host.path("/var/lib/numaforge/txn").glob("*/state")]]
 
 
+@pytest.mark.variants(1)
 @HOW
 @pytest.mark.parametrize(
     ("profile", "path"),
@@ -126,6 +127,7 @@ def test_canary_is_first_and_the_others_respect_their_limit(
     assert most_together(others) <= together
 
 
+@pytest.mark.long
 def test_host_as_planned_does_not_count_as_canary(hosts, tmp_path):
     few = {name: hosts[name] for name in ("gpu-1", "gpu-2", "gpu-3")}
     assert by_pyinfra(tmp_path, {"gpu-1": hosts["gpu-1"]}, POOLS)[0] == 0

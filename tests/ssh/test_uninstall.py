@@ -32,6 +32,7 @@ def test_uninstall_restores_the_node_with_a_healthy_kubelet(node, tmp_path):
     assert json.loads(node.path(CPU_STATE).read_text())["policyName"] == "none"
 
 
+@pytest.mark.long
 def test_dry_run_lists_removals_and_changes_nothing(node, tmp_path):
     provision(node, tmp_path)
     provisioned = left(node)
@@ -44,6 +45,7 @@ def test_dry_run_lists_removals_and_changes_nothing(node, tmp_path):
     assert left(node) == provisioned
 
 
+@pytest.mark.long
 def test_admin_edit_during_a_change_is_kept_and_named(node, tmp_path):
     provision(node, tmp_path)
     edited = "etc/sysctl.d/90-own.conf"
@@ -61,6 +63,7 @@ def test_admin_edit_during_a_change_is_kept_and_named(node, tmp_path):
     assert plain(again.stdout).count("No changes") == plain(again.stdout).count("Starting operation")
 
 
+@pytest.mark.long
 def test_second_run_without_a_profile_changes_nothing(node, tmp_path):
     provision(node, tmp_path)
     hosts = data(node)

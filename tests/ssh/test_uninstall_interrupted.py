@@ -75,6 +75,7 @@ def test_uninstall_killed_after_a_removal_is_finished_by_next_run(node, tmp_path
     assert_ended_by_the_next_run(node, tmp_path, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", shortened(["apply files", "prove kubelet"], ("apply files",)))
 def test_next_run_completes_an_uninstall_after_a_power_cut(node, tmp_path, step):
     before = left(node)

@@ -12,6 +12,11 @@ from tests.ssh.sandbox import Sandbox, free_port, pyinfra, succeed
 from tests.ssh.site_runs import PROFILE, data, plain
 from tests.ssh.standin_systemd import standin_systemd
 
+pytestmark = pytest.mark.core(
+    "test_hand_edit_is_drift_until_reverted",
+    "test_each_kind_of_edit_has_its_own_drift_name",
+    "test_nothing_is_compared_while_a_change_is_in_progress",
+)
 FOLDER = "/var/lib/prometheus/node-exporter"
 METRICS = f"{FOLDER}/numaforge.prom"
 CONF = "/etc/numaforge/watch.conf"

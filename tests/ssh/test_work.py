@@ -86,6 +86,7 @@ def test_only_kinds_of_work_permitted_with_a_reason_may_end(node, tmp_path):
     assert node.path(POOL).read_text() == "16\n"
 
 
+@pytest.mark.long
 def test_harmless_change_applies_beside_work(node, tmp_path):
     pid = pod(node, WORK["slurm"][0])
     code, said = site(tmp_path, node, SYSCTL)
@@ -93,6 +94,7 @@ def test_harmless_change_applies_beside_work(node, tmp_path):
     assert alive(node, pid)
 
 
+@pytest.mark.long
 def test_kubelet_restart_disturbs_only_pods(start_sandbox, port, tmp_path):
     node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     assert site(tmp_path, node, PROFILE)[0] == 0
@@ -191,6 +193,7 @@ def test_undo_waits_for_a_newly_started_job_with_the_kubelet_running(kubelet_nod
     assert ended(kubelet_node).outcome == "rolled-back"
 
 
+@pytest.mark.variants(1)
 @cases(
     "group, name",
     {
@@ -206,6 +209,7 @@ def test_user_process_posing_as_work_does_not_delay_undo(kubelet_node, port, gro
     assert not kubelet_node.path(f"{TRANSACTIONS}/T1/parked").exists()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", ["apply reboot", "undo files"])
 def test_reboot_of_a_change_waits_for_a_newly_started_job(start_sandbox, port, event):
     node = bootable_node(start_sandbox, port)
@@ -223,6 +227,7 @@ def test_reboot_of_a_change_waits_for_a_newly_started_job(start_sandbox, port, e
     assert through_boots(node).outcome == ("rolled-back" if event.startswith("undo") else "applied")
 
 
+@pytest.mark.long
 def test_boot_rollback_waits_for_no_work(kubelet_node, port):
     when(kubelet_node, "apply kubelet", CUT_POWER)
     kubelet_node.run(start_script(transaction(port, "new")))

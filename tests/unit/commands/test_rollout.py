@@ -171,6 +171,7 @@ def test_plan_names_unreachable_and_refused_hosts_and_shows_the_others(site):
     assert "ssh_port" in document["refused"]["bad"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("verb", ["run", "resume"])
 def test_report_names_unreachable_hosts_and_the_others_continue(site, verb):
     site.gone()
@@ -181,6 +182,7 @@ def test_report_names_unreachable_hosts_and_the_others_continue(site, verb):
     assert "cannot connect" in report["unreachable"]["gone"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
 def test_all_hosts_are_named_when_none_is_reachable(site, verb):
     site.gone()
@@ -190,6 +192,7 @@ def test_all_hosts_are_named_when_none_is_reachable(site, verb):
     assert "away,gone did not answer: cannot connect" in said
 
 
+@pytest.mark.long
 def test_refused_host_is_named_beside_an_unreachable_host(site):
     site.gone()
     site.host(HERE, said={"dry": [{"kind": "refused", "message": "no such profile"}]})
@@ -232,6 +235,7 @@ def test_report_is_shown_when_the_api_server_is_down_at_the_end(site):
     assert "rollout resume" in report["notes"][0]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("ending", "exit_code"), [("done", 0), ("rolled-back", 4), ("held", 5)])
 def test_report_is_shown_after_losing_the_lease(site, ending, exit_code):
     site.here(ending=ending)
@@ -258,6 +262,7 @@ def in_place(site: Site, **changes: Any) -> None:
     said["run"] = []
 
 
+@pytest.mark.long
 def test_silent_end_of_an_in_place_run_is_a_failure(site):
     in_place(site)
     site.hosts[0][1]["said"]["fails"] = True
@@ -281,6 +286,7 @@ def test_refusal_after_a_change_began_is_a_failure(site):
     assert site.command("run")[1]["nodes"][HERE]["ending"] == "held"
 
 
+@pytest.mark.long
 def test_error_after_an_in_place_change_is_a_failure(site):
     site.here(restarts=False)
     site.hosts[0][1]["said"]["fails"] = True
@@ -304,6 +310,7 @@ def outside(site: Site, **changes: Any) -> None:
     site.hosts[0][1]["said"]["dry"][0] |= {"joined": False, "restarts": False, "reboots": True, **changes}
 
 
+@pytest.mark.variants(1)
 @cases(
     "said, arguments, code",
     {
@@ -318,6 +325,7 @@ def test_host_outside_a_cluster_reboots_only_with_max_unavailable_set(site, said
     assert ("--max-unavailable" in error) is (code != 0)
 
 
+@pytest.mark.long
 def test_host_outside_a_cluster_without_reboot_needs_no_maximum(site):
     outside(site, reboots=False)
     code, report, _ = site.command("run")
@@ -332,6 +340,7 @@ def refused(site: Site, name: str = "bad") -> None:
     site.host(name, ssh_port="twenty-two")
 
 
+@pytest.mark.long
 def test_refused_host_is_reported_and_the_others_continue(site):
     refused(site)
     site.here()
@@ -347,6 +356,7 @@ def test_rollout_without_any_known_node_does_not_begin(site):
     assert "the cluster knows no node unknown" in said
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("lost", [refused, Site.gone], ids=["is refused", "does not answer"])
 def test_unavailable_canary_stops_the_rollout_before_it_begins(site, lost):
     lost(site, "canary")
@@ -356,6 +366,7 @@ def test_unavailable_canary_stops_the_rollout_before_it_begins(site, lost):
     assert "canary: it is a canary and cannot be changed" in said
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("limit", "ending"), [(0, None), (1, "done")])
 def test_refused_hosts_count_as_blocked(site, limit, ending):
     refused(site)
@@ -450,6 +461,7 @@ def test_abort_asks_a_live_runner_to_stop_without_contacting_hosts(site):
     assert not list(site.folder.rglob("survey.log"))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("slot", ["1", None], ids=["its runner is dead", "its slot was taken by force"])
 def test_abort_takes_over_a_node_without_a_live_runner(site, slot):
     site.gone()
@@ -479,6 +491,7 @@ def test_abort_holds_a_node_with_unreachable_host_and_undoes_the_others(site):
     assert "Abort again once its host answers" in report["nodes"]["n2"]["reason"]
 
 
+@pytest.mark.long
 def test_abort_leaves_other_rollouts_alone(site):
     site.here(ending="aborted")
     in_the_middle(site)
@@ -486,6 +499,7 @@ def test_abort_leaves_other_rollouts_alone(site):
     assert (code, ABORT in site.api.record_annotations("n1")) == (0, False)
 
 
+@pytest.mark.long
 def test_abort_returns_and_names_a_process_still_at_work(site):
     site.gone()
     in_the_middle(site, runner=LIVING)
@@ -528,6 +542,7 @@ def test_unreadable_record_does_not_stop_other_nodes(site):
     assert site.command("run")[0] == 0
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("verb", ["run", "resume"])
 def test_unreadable_record_blocks_its_node(site, verb):
     site.here()
@@ -537,6 +552,7 @@ def test_unreadable_record_blocks_its_node(site, verb):
     assert "a newer release wrote the record" in report["nodes"][HERE]["reason"]
 
 
+@pytest.mark.long
 def test_plan_and_status_show_an_unreadable_record(site):
     site.here()
     site.api.add_record("n1", "?")
@@ -605,6 +621,7 @@ def test_shard_handles_its_hosts_and_reports_progress_on_its_lease(site, monkeyp
     assert "ended" in state
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
 def test_shard_without_hosts_succeeds(site, verb):
     site.here()
@@ -612,6 +629,7 @@ def test_shard_without_hosts_succeeds(site, verb):
     assert (code, site.runs) == (0, [])
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
 def test_invalid_shard_is_reported_once(site, verb):
     site.here()
@@ -653,6 +671,7 @@ def test_node_with_a_possibly_active_mig_manager_is_not_repaired(site):
     assert site.api.nodes["n1"]["metadata"]["labels"] == STUCK
 
 
+@pytest.mark.long
 def test_node_that_lacks_only_a_label_joins_the_rollout(site):
     site.here(restarts=False, labels={"numaforge.io/mig": "mig-enabled"})
     code, document, _ = site.command("plan")
