@@ -19,7 +19,12 @@ if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 echo "installing Python packages into $venv"
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+# uv takes 10 s where pip takes 70; pip does it where only pip's own settings name the index.
+awk '/^[^ ]/ { ours = /^uv==/ } ours' requirements.lock > "$venv/uv.lock"
+pip install --require-hashes -r "$venv/uv.lock"
+VIRTUAL_ENV=$venv "$venv/bin/uv" pip install --quiet --require-hashes --compile-bytecode -r requirements.lock ||
+    pip install --require-hashes -r requirements.lock
+pip install --no-deps --no-build-isolation -e .
 # pyinfra runs with sys.dont_write_bytecode: without this, every run would compile our modules again.
 "$venv/bin/python" -m compileall -q -x rootfs src roles lab

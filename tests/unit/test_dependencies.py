@@ -1,4 +1,4 @@
-"""What is imported: by the package what it declares, by tests what is no test."""
+"""The package imports what it declares, and the lock has it."""
 
 import ast
 import re
@@ -30,17 +30,6 @@ def imported(source: Path) -> set[str]:
             names |= {argument.value for argument in node.args if isinstance(argument, ast.Constant)}
     tops = {name.partition(".")[0] for name in names}
     return tops - sys.stdlib_module_names - {"numaforge"}
-
-
-def modules(source: Path) -> set[str]:
-    """Return what a file imports, dotted, with each name of a `from` import as if it were a module."""
-    names: set[str] = set()
-    for node in ast.walk(parsed(source.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module or ''}.{alias.name}" for alias in node.names}
-    return names
 
 
 def normal(name: str) -> str:
@@ -95,14 +84,3 @@ def test_package_installers_verify_checksums(place: str) -> None:
     text = (REPOSITORY / place).read_text()
     assert "--require-hashes" in text
     assert "--constraint" not in text
-
-
-def test_no_module_imports_from_a_test_module() -> None:
-    imports = {
-        str(source.relative_to(REPOSITORY)): sorted(
-            name for name in modules(source) if re.match(r"tests\.(\w+\.)*test_", name)
-        )
-        for folder in ("tests", "bench", "docs", "lab")
-        for source in sorted((REPOSITORY / folder).rglob("*.py"))
-    }
-    assert {source: found for source, found in imports.items() if found} == {}

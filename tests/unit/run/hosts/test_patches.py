@@ -1,9 +1,6 @@
-"""What is replaced in pyinfra stands in one file with its reason; its inspection gives the same answers."""
+"""What is replaced in pyinfra has its reason; its inspection gives the same answers."""
 
-import ast
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,44 +47,6 @@ def test_other_pyinfra_version_is_not_patched(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(util, "stack", list)
     read_frames_once()
     assert util.stack is list
-
-
-PRINTS = {
-    f"print_{what}" for what in ("fact_info", "noop_info", "input", "fact_input", "output", "fact_output")
-}
-OF_A_RUN = {"connector_cls", "limit_hosts", "connected", "_sudo", "cwd", "current_op_file_number", *PRINTS}
-"""What pyinfra leaves to who runs it."""
-
-
-def replaced(file: Path) -> Iterator[str]:
-    """Return what a file assigns to names of pyinfra, and to what pyinfra hands out."""
-    tree = ast.parse(file.read_text())
-    names = {"cli", "host", "state", "connector"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in (
-            "pyinfra",
-            "pyinfra_cli",
-        ):
-            names |= {alias.asname or alias.name for alias in node.names}
-    aliased = (node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
-    names |= {
-        node.target.id
-        for node in aliased
-        if isinstance(node.target, ast.Name) and isinstance(node.value, ast.Name) and node.value.id in names
-    }
-    targets = (target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets)
-    for target in targets:
-        if isinstance(target, ast.Attribute) and target.attr not in OF_A_RUN:
-            name = ast.unparse(target)
-            if name.split(".")[0] in names and ".data." not in name:
-                yield f"{file.name}: {name}"
-
-
-def test_only_patches_module_assigns_to_pyinfra_names() -> None:
-    package = Path(patches.__file__).parents[2]
-    files = [*package.rglob("*.py"), *(package / "roles").resolve().rglob("*.py")]
-    assert [found for file in files if file.name != "patches.py" for found in replaced(file)] == []
-    assert len([*replaced(Path(patches.__file__))]) > 3
 
 
 def test_each_patch_documents_until_when_it_is_needed() -> None:
