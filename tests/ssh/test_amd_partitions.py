@@ -56,7 +56,6 @@ from tests.ssh.verifying import verified
 pytestmark = pytest.mark.core(
     "test_driver_failure_restores_the_old_modes",
     "test_holder_that_may_not_be_ended_is_named_and_nothing_changes",
-    "test_profile_is_applied_to_the_gpus_and_second_run_changes_nothing",
 )
 CASES = tables(__file__)
 

@@ -52,6 +52,7 @@ def ssh_config(node: Sandbox, name: str, port: int | None = None) -> str:
 """
 
 
+@pytest.mark.long
 def test_readme_commands_without_cluster_run_as_written(admin, fleet, node):
     commands = wheel.commands(fleet / "README.md")
     outside = [command for command in commands if not command.startswith("numaforge rollout")]

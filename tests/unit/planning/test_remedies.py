@@ -110,6 +110,7 @@ def _follow(case: Case, known: dict[str, str | None], seen: tuple[str, ...]) -> 
     return tried[0] if tried else None
 
 
+@pytest.mark.variants(5)
 @pytest.mark.parametrize(
     "name",
     [*MACHINES, *(pytest.param(file.name, marks=pytest.mark.long) for file in machine_files())],

@@ -104,6 +104,7 @@ def state_files(node: Node) -> dict[str, str]:
     return files
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
 @pytest.mark.parametrize("seed", SEEDS[:1])
 def test_state_files_account_for_leftovers_of_removed_pods(seed: int, settings: Settings) -> None:
