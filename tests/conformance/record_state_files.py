@@ -41,11 +41,7 @@ EDITS: dict[str, tuple[str, str, str]] = {
     "data that is no JSON": ("cpu", '"data":"{', '"data":"'),
     "data that is no text": ("cpu", '"data":"', '"data":1,"other":"'),
     "a field for older kubelets of a wrong type": ("cpu", '"policyName":"static"', '"policyName":1'),
-    "a field of the data of a wrong type": (
-        "cpu",
-        '\\"policyName\\":\\"static\\"',
-        '\\"policyName\\":1',
-    ),
+    "a field of the data of a wrong type": ("cpu", '\\"policyName\\":\\"static\\"', '\\"policyName\\":1'),
     "a checksum that is no number": ("cpu", '"dataChecksum":', '"dataChecksum":"1","other":'),
     "memory of the fields for older kubelets": ("memory", '"size":2147483648', '"size":2147483649'),
     "memory in the data": ("memory", '\\"size\\":2147483648', '\\"size\\":2147483649'),

@@ -293,10 +293,7 @@ OF_NO_GROUP = {
     "what is no data": ({"README.md", ".gitkeep"}, []),
     "a group of another inventory": ({"a100.py"}, []),
     "a group like one that has its file": ({"gpu_node.py", "gpu_nodes.py"}, []),
-    "YAML, as Ansible has it": (
-        {"all.yml"},
-        ["all.yml: pyinfra reads group_data/*.py alone; "],
-    ),
+    "YAML, as Ansible has it": ({"all.yml"}, ["all.yml: pyinfra reads group_data/*.py alone; "]),
     "a group spelt in another way": (
         {"gpu-nodes.py"},
         ["gpu-nodes.py: no host is in a group of that name; did you mean gpu_nodes.py?"],

@@ -1,9 +1,6 @@
-"""The profiles of docs/rdma-libraries.md are accepted, and its table is what libraries are given."""
+"""The table of docs/rdma-libraries.md is what libraries are given."""
 
 import re
-
-import pytest
-import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.planning.node import plan_node
@@ -12,13 +9,7 @@ from numaforge.roles.rdma.environment import environment
 from tests.fixtures.rdma_machines import dgx
 
 PAGE = (REPOSITORY / "docs" / "rdma-libraries.md").read_text(encoding="utf-8")
-PROFILES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 ROWS = re.findall(r"^\| `([A-Z]+_\w+)` \| (?:`([^`]+)`|not set) \|", PAGE, re.MULTILINE)
-
-
-@pytest.mark.parametrize("text", PROFILES, ids=["host", "virtual machine"])
-def test_profiles_on_the_page_are_accepted(text: str) -> None:
-    assert load_profile(yaml.safe_load(text)).rdma.libraries.nccl_conf
 
 
 def test_table_matches_the_environment_of_a_dgx_h100() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from docs.profile_reference import PAGE
+from lab.paths import REPOSITORY
 from numaforge.planning.json_schema import json_schema
 from numaforge.planning.profiles import load_profile
 from tests.fixtures.profile_examples import examples
@@ -22,8 +22,10 @@ def test_every_key_has_a_description():
         assert all(value.get("description") for value in section["properties"].values())
 
 
-def test_yaml_on_the_page_is_a_profile():
-    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+@pytest.mark.parametrize("page", ["profiles.md", "host.md", "rdma-libraries.md"])
+def test_yaml_on_the_page_is_a_profile(page):
+    text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     for block in blocks:
         assert load_profile(yaml.safe_load(block))
