@@ -53,7 +53,7 @@ test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet'
 	@$(LONG) -s tests/oracle tests/machines tests/unit/planning/test_remedies.py
 
 test-kubelets: setup ## `check` against all eight kubelets, or some (KUBELETS="1.36,1.37"); renews the record that docs/check.md quotes
-	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
+	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(LONG) tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
 
 test-rehearsals: setup ## 60 configurations that kubelets 1.30 and 1.37 rehearse as they really start (REHEARSED=1.37); a rehearsal that is killed, reset, on a full disk, with CRI-O, at an image's first boot

@@ -1,7 +1,7 @@
 """`check` against real kubelets in the virtual node: every configuration of the table, verdict and text.
 
-NUMAFORGE_KUBELETS chooses the minors: `all`, a list (`1.33,1.34`), or, as in `make test`, every eighteenth
-configuration for the lab's own; what all of them did is on record, to which tests/conformance holds `check`.
+NUMAFORGE_KUBELETS chooses the minors: `all`, or a list (`1.33,1.34`). What all of them did is on record, to
+which tests/conformance holds `check` in `make test`.
 NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to; other minors stay there as they are.
 """
 
@@ -27,12 +27,11 @@ from numaforge.machine.topology.read import read_topology
 from tests.fixtures.kubelet_starts import all_cases, predicted
 from tests.fixtures.kubelet_texts import in_any_order, without_path
 
-CHOICES = {"own": (kubelets.OWN,), "all": kubelets.MINORS}
-CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "own")
-SHARE = 18 if CHOSEN == "own" else 1
-MINORS = CHOICES.get(CHOSEN) or tuple(CHOSEN.split(","))
-NAMES = [(minor, case.trial.id) for minor in MINORS for case in all_cases(0) if case.is_for(minor)][::SHARE]
-FEWEST = 30 // SHARE
+pytestmark = pytest.mark.long
+CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "all")
+MINORS = kubelets.MINORS if CHOSEN == "all" else tuple(CHOSEN.split(","))
+NAMES = [(minor, case.trial.id) for minor in MINORS for case in all_cases(0) if case.is_for(minor)]
+FEWEST = 30
 """Of the starts as well as of the refusals that a kubelet must show."""
 
 
