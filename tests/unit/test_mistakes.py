@@ -463,6 +463,7 @@ def test_closed_standard_input_is_reported(folder):
     assert "standard input: cannot be read: it is closed" in answer.stderr
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -198,6 +198,7 @@ def live(words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("words", ["capture", "measure", "measure --last"])
 def test_live_command_on_a_ready_machine_finds_no_host(words):
     code, said = live(f"{words} dgx-h100")
@@ -206,6 +207,7 @@ def test_live_command_on_a_ready_machine_finds_no_host(words):
     assert "\n  name a host; `numaforge topology dgx-h100 -o json`" in said
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("words", ["verify", "rollout plan", "apply --dry", "doctor"])
 def test_ready_machine_is_refused_as_an_inventory(words):
     code, said = live(f"{words} dgx-h100")

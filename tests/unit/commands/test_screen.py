@@ -217,6 +217,7 @@ KUBECONFIG = """\
 """
 
 
+@pytest.mark.variants(1)
 @pytest.mark.variants(3)
 @pytest.mark.parametrize(
     "words",

@@ -32,6 +32,7 @@ def test_deviating_host_fails_and_the_document_names_the_test(inventory, monkeyp
     assert f"has no {PLAN}" in failed["reason"]
 
 
+@pytest.mark.variants(1)
 @cases(
     "arguments, message",
     {

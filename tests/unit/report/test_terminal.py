@@ -107,6 +107,7 @@ def test_sentences_fit_80_columns_and_are_whole_in_a_pipe(
     assert shown.split() == whole.split()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "words", ["capture @local --to snapshot.json", "measure --last @local", "topology @local"]
 )

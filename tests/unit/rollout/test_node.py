@@ -1189,6 +1189,7 @@ def test_run_killed_at_any_moment_is_resumed(scenario):
         assert len(world.machine.applied) <= 1 + (ended and not done), chosen
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_lost_answer_does_not_affect_the_outcome(scenario):
     trouble, ending, files = SCENARIOS[scenario]
