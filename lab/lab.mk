@@ -46,8 +46,8 @@ kubelets: setup ## build kubelets 1.30 to 1.37
 test-all: setup ## what takes long, or some of it (PART="dependencies hosts oracle kubelets rehearsals admissions fleet workers rollout maintenance images claims alerts roots fuzz packages")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
-test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
-	@$(LONG) -n 3 --dist worksteal tests/ssh tests/unit/commands/test_screen.py
+test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step; what roles and commands do in more cases
+	@$(LONG) -n 3 --dist worksteal tests/ssh $(addprefix tests/unit/,commands lib report rollout/test_node.py test_mistakes.py test_pipelines.py)
 
 test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code, and 5,000 against the RDMA plugin's; 10,000 plans against a second reading of the machines, and those for older kubelets (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
 	@$(LONG) -s tests/oracle tests/machines tests/unit/planning/test_remedies.py
@@ -64,14 +64,14 @@ test-admissions: setup ## random pods, `admit` and `cluster explain` against the
 		tests/lab/test_admission_live.py tests/lab/test_explain_live.py tests/unit/cluster/explain/test_random_pods.py
 
 test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed; members of a control plane that stop; a server below a path
-	@$(LONG) $(addprefix tests/lab/test_,rollout_fleet.py rollout_faults.py rollout_job.py control_planes.py gang_beside_kwok.py kubectl_cluster.py)
+	@$(LONG) $(addprefix tests/lab/test_,rollout_fleet.py rollout_faults.py rollout_job.py control_planes.py gang_beside_kwok.py kubectl_cluster.py schedulers.py)
 
 test-workers: setup ## three virtual workers, pods that move between them; a lab that is interrupted
 	@$(LONG) tests/lab/test_rollout_workers.py tests/lab/test_bring_up.py
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment; random faults over 2,000 nodes in memory
 	@$(LONG) tests/unit/rollout/test_simulation.py
-	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,impostors.py rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py watch.py)
+	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,impostors.py rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py pods.py watch.py)
 
 test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler (SCHEDULER_PLUGINS=clone); renews the record that docs/cluster.md shows
 	@NUMAFORGE_SCHEDULER_PLUGINS=$(SCHEDULER_PLUGINS) NUMAFORGE_SCHEDULER_RECORD=docs/second-scheduler.json $(LONG) tests/lab/test_second_scheduler.py
