@@ -1,1 +1,1 @@
-"""Change a live node: one transaction that undoes itself."""
+"""Change a live fleet, a few nodes at a time: cordon, drain, change, prove, put back or undo."""

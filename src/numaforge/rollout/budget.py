@@ -13,8 +13,8 @@ from numaforge.lib.kubernetes_objects import CLIQUE
 from numaforge.lib.ordering import first_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
-from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.names import DEFAULT_POOL
+from numaforge.rollout.other_tools import foreign
 from numaforge.rollout.steps import Clock
 
 _SHOWN = 5

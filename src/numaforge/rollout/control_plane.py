@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, ControlPlaneServer
-from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.other_tools import foreign
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 ETCD = "node-role.kubernetes.io/etcd"

@@ -31,9 +31,9 @@ from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import offered_resources
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
-from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.options import START_KUBELET
+from numaforge.rollout.other_tools import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.owners import device_owner
 from numaforge.rollout.phases import Phases

@@ -14,7 +14,7 @@ from numaforge.rollout.drain import DRAIN_SECONDS, Blocker, drain, stays
 from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
 from numaforge.rollout.machine import Machine
-from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.other_tools import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
 from numaforge.rollout.owners import device_owner
 from numaforge.rollout.patience import Patience

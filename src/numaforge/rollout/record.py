@@ -21,8 +21,8 @@ from pydantic import Field, TypeAdapter
 from numaforge.lib.given import parse_json
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError, Lease
 from numaforge.rollout.labels import OURS, Labels, SetLabels, noted, settled
-from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.names import DEFAULT_NAME, ENDED, LEASE_NAMESPACE, NODE, NODE_UID
+from numaforge.rollout.other_tools import foreign
 from numaforge.rollout.patience import retried
 from numaforge.rollout.shards import is_part_of
 

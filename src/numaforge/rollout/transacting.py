@@ -9,7 +9,7 @@ from numaforge.lib.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.machine import Machine
-from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.other_tools import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import Ending

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.rollout.cluster import Taint
-from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.other_tools import foreign
 from tests.fixtures.memory_cluster import UNSCHEDULABLE, workers
 from tests.fixtures.tables import cases
 
