@@ -13,7 +13,7 @@ STAMP  := $(VENV)/.installed
 LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py devices.py wheel.py admission_live.py explain_live.py rollout.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 HOSTS      := -n 6 --dist worksteal --durations 20 tests/ssh
-UNITS      := -n 2 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
+UNITS      := -n 3 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
 API_TESTS  := -n 2 --dist loadfile --durations 20 -m "lab and not vm and not long" tests/lab
 

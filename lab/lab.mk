@@ -90,7 +90,7 @@ test-roots: setup ## what is written, read by the programs of Debian 12 and 13, 
 	@$(LONG) tests/roots
 
 test-fuzz: setup ## hours of mutated documents, hosts and files against every parser, 200,000 for the commands; what is found stays in tests/fuzz/corpus (FUZZ=120 SEED=2)
-	@NUMAFORGE_FUZZ=$(FUZZ) NUMAFORGE_FUZZ_SEED=$(SEED) $(PYTHON) -m pytest -n 2 --timeout 14400 --durations 20 tests/fuzz
+	@NUMAFORGE_FUZZ=$(FUZZ) NUMAFORGE_FUZZ_SEED=$(SEED) $(PYTHON) -m pytest -m '' -n 2 --timeout 14400 --durations 20 tests/fuzz
 
 test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once; the host's settings before and after a boot, and an uninstall; the memory of a tray's GPUs
 	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py nvml.py rescue.py confirm.py between_plans.py)

@@ -287,6 +287,7 @@ def answered(door: str, text: str) -> None:
     assert code in (ExitCode.YES, ExitCode.NO, ExitCode.BAD_INPUT), code
 
 
+@pytest.mark.variants(50)
 @pytest.mark.parametrize("door", DOORS)
 def test_any_file_is_answered_or_refused(door, folder):
     name = "command-" + door.replace(" ", "_").replace("/", "_")

@@ -59,6 +59,7 @@ def run(folder: Path, program: str, *arguments: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.long
 def test_ansible_inventory_is_accepted_directly(node: Sandbox, tmp_path: Path) -> None:
     inventory = str(fleet(tmp_path, node))
     applied = run(tmp_path, "numaforge", "apply", "--yes", "-o", "json", inventory)

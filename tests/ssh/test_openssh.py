@@ -98,7 +98,7 @@ def test_table_matches_ssh(by_ssh):
     assert differences(by_ssh, {name: row.by_ssh for name, row in ROWS.items()}) == []
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["apply --dry", "verify", "capture", "pyinfra"])
 def test_command_reaches_the_same_machine_as_ssh(controller, command):
     inventory = write_inventory(controller, ROWS)
