@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 # time, those with an API server for the server. The tests of the node have both cores for themselves: a boot that gets
 # a part of a core takes five times as long, and much more CPU time. Two workers with a lab each take them file by file
 # (those that share the provisioned node like one), the longest first.
-LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py devices.py wheel.py admission_live.py explain_live.py rollout.py transaction.py)
+LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 HOSTS      := -n 6 --dist worksteal --durations 20 tests/ssh
 UNITS      := -n 3 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel

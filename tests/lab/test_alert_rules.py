@@ -1,6 +1,6 @@
 """The alerts that users install: each fires and stays silent in promtool's tests, and leads to its page.
 
-What promtool says is long: it takes as long to compile as an API server.
+What promtool says is long: to compile it takes two minutes of CPU time.
 """
 
 import json

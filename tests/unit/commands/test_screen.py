@@ -218,7 +218,6 @@ KUBECONFIG = """\
 
 
 @pytest.mark.variants(1)
-@pytest.mark.variants(3)
 @pytest.mark.parametrize(
     "words",
     [
