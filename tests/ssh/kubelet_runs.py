@@ -12,9 +12,12 @@ PROFILE: dict[str, Any] = {
 }
 
 
+# A start that fails says so at once. One that comes has time on a machine with something else to do.
+KUBELET_WAIT = {"kubelet_start_seconds": 60, "kubelet_stable_seconds": 1}
+
+
 def data(node: Sandbox, **changes: object) -> dict[str, dict[str, object]]:
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
-    return {"node": {**node.data(), **waits, "numaforge_profile": PROFILE, **changes}}
+    return {"node": {**node.data(), **KUBELET_WAIT, "numaforge_profile": PROFILE, **changes}}
 
 
 def with_kubelet(**kubelet: object) -> dict[str, Any]:

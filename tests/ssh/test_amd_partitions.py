@@ -20,6 +20,7 @@ from tests.fixtures.shortened import shortened
 from tests.fixtures.tables import cases, tables
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import KUBELET_WAIT
 from tests.ssh.parts.amd_partitions import (
     IS,
     SUBJECT,
@@ -312,8 +313,7 @@ def site(start_sandbox: StartSandbox, port: int) -> Sandbox:
 
 
 def data(node: Sandbox, **profile: object) -> dict[str, dict[str, object]]:
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
-    return {"node": {**node.data(), **waits, "numaforge_profile": {**PROFILE, **profile}}}
+    return {"node": {**node.data(), **KUBELET_WAIT, "numaforge_profile": {**PROFILE, **profile}}}
 
 
 def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import KUBELET_WAIT
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import free_port, pyinfra
 from tests.ssh.site_runs import PROFILE, data, plain
@@ -28,10 +29,9 @@ def seven(start_sandbox: StartSandbox, port: int, tmp_path: Path) -> Hosts:
     kubelet = start_kubelet(start_sandbox(kubeadm_files(port)), port)
     pyinfra(tmp_path, {"gpu-07": data(done)}, "-y", "deploys/site.py")
     too_much = {**PROFILE, "cpus": {"reserved": {"cores_per_numa_node": 2}}}
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
     return {
         **{name: data(alike) for name in ALIKE},
-        "gpu-04": {**data(kubelet, {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}), **waits},
+        "gpu-04": {**data(kubelet, {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}), **KUBELET_WAIT},
         "gpu-05": data(alike, too_much),
         "gpu-06": {**data(alike), "ssh_port": free_port()},
         "gpu-07": data(done),

@@ -78,7 +78,7 @@ def to_driver(port: int) -> Transaction:
                 invalid_state=[MEMORY_STATE],
                 kept_state=[STATE],
                 health=("127.0.0.1", port),
-                start_seconds=4,
+                start_seconds=60,
                 stable_seconds=1,
             ),
         ),

@@ -15,6 +15,7 @@ from numaforge.verification import suite
 from tests.fakes.nvml.gpus import gpu_text
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import KUBELET_WAIT
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra, succeed
 from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_gpus import STATE, install, standin_gpus
@@ -48,9 +49,8 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 
 
 def data(node: Sandbox, **mig: object) -> dict[str, dict[str, object]]:
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
     profile = {**PROFILE, "mig": mig} if mig else PROFILE
-    return {"node": {**node.data(), **waits, "numaforge_profile": profile}}
+    return {"node": {**node.data(), **KUBELET_WAIT, "numaforge_profile": profile}}
 
 
 def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:

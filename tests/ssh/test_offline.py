@@ -16,6 +16,7 @@ from numaforge.roles.kubelet import part as kubelet
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import KUBELET_WAIT
 from tests.ssh.machine import CPUS, governor
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_systemd import DROP_IN, STATE
@@ -74,8 +75,7 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 def run(
     node: Sandbox, folder: Path, profile: object, *arguments: str, deploy: str = "site"
 ) -> tuple[int, str]:
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
-    data = {**node.data(), **waits, "numaforge_profile": profile}
+    data = {**node.data(), **KUBELET_WAIT, "numaforge_profile": profile}
     for phase, word in {"apply kernel_values": "come", "start kubelet": "", "undo files": ""}.items():
         node.path(f"/run/when/{phase}").write_text(f"/usr/local/bin/kernel {word}\n")
     done = pyinfra(folder, {"node": data}, *(arguments or ("-y",)), f"deploys/{deploy}.py")

@@ -22,6 +22,7 @@ from numaforge.roles.reboot import part as reboot
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.fixtures.tables import cases
 from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubelet_runs import KUBELET_WAIT
 from tests.ssh.machine import machine
 from tests.ssh.parts.rdma_host import NEW, OLD, assert_old, change, limit, settings, start_node
 from tests.ssh.rdma_hosts import BARE
@@ -316,8 +317,7 @@ def kubelet_limit(node: Sandbox) -> str:
 
 
 def patient(node: Sandbox, profile: object) -> dict[str, Any]:
-    waits = {"kubelet_start_seconds": 10, "kubelet_stable_seconds": 1}
-    return {"node": {**data(node, profile)["node"], **waits}}
+    return {"node": {**data(node, profile)["node"], **KUBELET_WAIT}}
 
 
 def test_memlock_limit_restarts_runtime_and_kubelet_when_set_and_removed(worker, tmp_path):

@@ -29,7 +29,7 @@ PROFILE: dict[str, Any] = {
     "memory": {"system_reserved": "1Gi"},
     "tuning": {"sysctls": {"vm.swappiness": "1"}},
 }
-QUICK = {"ready_timeout": 4, "unreachable_timeout": 20, "max_unavailable": "2"}
+QUICK = {"ready_timeout": 10, "unreachable_timeout": 20, "max_unavailable": "2"}
 
 
 @pytest.fixture(autouse=True)

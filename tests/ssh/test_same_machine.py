@@ -6,7 +6,7 @@ from numaforge import cli
 from tests.fixtures.api_server import ApiServer
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
-from tests.ssh.kubelet_runs import PROFILE
+from tests.ssh.kubelet_runs import KUBELET_WAIT, PROFILE
 from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
 from tests.ssh.site_runs import inventory
 
@@ -43,8 +43,7 @@ def victim(hostile: Sandbox, api: ApiServer) -> ApiServer:
 
 def data(node: Sandbox, api: ApiServer, **more: object) -> dict[str, object]:
     rollout = {"kubeconfig": str(api.kubeconfig), "verify": False}
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
-    return {**node.data(), **waits, "numaforge_profile": PROFILE, "numaforge_rollout": rollout, **more}
+    return {**node.data(), **KUBELET_WAIT, "numaforge_profile": PROFILE, "numaforge_rollout": rollout, **more}
 
 
 def is_untouched(api: ApiServer, *hosts: Sandbox) -> bool:

@@ -13,7 +13,7 @@ from numaforge.rollout.launch import Survey
 from numaforge.rollout.steps import run
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
-from tests.ssh.kubelet_runs import PROFILE
+from tests.ssh.kubelet_runs import KUBELET_WAIT, PROFILE
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import REPOSITORY, Sandbox, free_port, succeed
 
@@ -28,11 +28,10 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 
 
 def data(node: Sandbox, rollout: Mapping[str, object] | None = None) -> dict[str, object]:
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
     pinned = {"numaforge_node": "n1"}  # its address is that of a forwarded port
     return {
         **node.data(),
-        **waits,
+        **KUBELET_WAIT,
         **pinned,
         "numaforge_profile": PROFILE,
         "numaforge_rollout": dict(rollout or {}),

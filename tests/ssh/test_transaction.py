@@ -138,11 +138,11 @@ def test_kubelet_must_start_twice(node, port):
     ("wish", "reason"),
     [
         pytest.param("crash", "the kubelet ended by itself", id="ends-at-once", marks=pytest.mark.long),
-        pytest.param("deaf", "the kubelet was not healthy within 4 s", id="never-healthy"),
+        pytest.param("deaf", "the kubelet was not healthy within 10 s", id="never-healthy"),
         pytest.param("flap", "the kubelet ended by itself", id="healthy-for-a-moment"),
         pytest.param(
             "idle",
-            "the kubelet's resource managers did not start within 4 s; does the container runtime answer?",
+            "the kubelet's resource managers did not start within 10 s; does the container runtime answer?",
             id="managers-never-start",
         ),
         pytest.param(
@@ -155,7 +155,7 @@ def test_kubelet_must_start_twice(node, port):
     ],
 )
 def test_kubelet_that_fails_to_start_rolls_everything_back(node, port, wish, reason):
-    result = run(node, transaction(port, wish, stable_seconds=2))
+    result = run(node, transaction(port, wish, start_seconds=10, stable_seconds=2))
     assert result.outcome == "rolled-back"
     assert result.reason == f"{reason}; the old configuration is back and the kubelet is healthy with it"
     assert_old(node)

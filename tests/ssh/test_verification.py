@@ -42,7 +42,7 @@ from numaforge.run.maintenance.machine import PyinfraMachine
 from numaforge.run.maintenance.verification import verification_of
 from numaforge.verification import reach
 
-reach.SILENT_SECONDS = 1
+reach.SILENT_SECONDS = 4
 machine = PyinfraMachine(host, target=None, verification=verification_of(host))
 reached(host, asking("printf '%s\\n' {fates} > /run/fates"))
 try:

@@ -79,7 +79,7 @@ def transaction(port: int, wish: str, **changes: Any) -> Transaction:
         "invalid_state": [STATE],
         "pools": {LARGE: 2, SMALL: 16},
         "restart": True,
-        "start_seconds": 4,
+        "start_seconds": 60,
         "stable_seconds": 1,
         "planned_on": None,
         **changes,
