@@ -17,10 +17,6 @@ from lab.progress import step
 from lab.requirements import find_command
 
 GO_MINIMUM = (1, 26)
-_NOT_INLINED = tuple(
-    f"-gcflags=k8s.io/{module}/...=-dwarf=false -l" for module in ("kubernetes", "client-go", "kubectl")
-)
-"""Much code that runs seldom: compiled so, Kubernetes takes a fifth less CPU time to build."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +157,9 @@ def _flags(component: Component) -> list[str]:
         symbols += "".join(
             f" -X k8s.io/component-base/version.{name}={value}" for name, value in stamped.items()
         )
-    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false"]
-    flags += [*(_NOT_INLINED if component.version_module else ()), "-ldflags", symbols]
+    # Without inlining Go takes a third less CPU time to compile, and these programs seldom have much to do.
+    compiler = "-gcflags=all=-dwarf=false -l"
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", compiler, "-ldflags", symbols]
     if component.modules:
         flags.append(f"-modfile={os.path.relpath(component.module_file, component.folder)}")
     return [*flags, "-tags", ",".join(component.tags)] if component.tags else flags
