@@ -6,11 +6,11 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The lab is built first, where it is not yet: Go keeps every core busy, and with tests beside it both take longer than
-# one after the other. What needs no virtual node then runs at once, so that no core is idle: the tests of hosts wait
-# for a kubelet most of the time, those with an API server for the server. The tests of the node have both cores for
-# themselves: a boot that gets a part of a core takes five times as long, and much more CPU time. Two workers with a
-# lab each take them file by file (those that share the provisioned node like one), the longest first.
+# The lab is built and its nodes boot first, where that is not done yet: Go and a boot keep every core busy, and with
+# tests beside them both take longer than one after the other. What needs no virtual node then runs at once, so that no
+# core is idle: the tests of hosts wait for a kubelet most of the time, those with an API server for the server. The
+# tests of the node have both cores for themselves. Two workers with a lab each take them file by file (those that share
+# the provisioned node like one), the longest first.
 LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 HOSTS      := -n 6 --dist worksteal --durations 20 tests/ssh
@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE # each worker of pytest would compile every tes
 
 include lab/lab.mk
 
-.PHONY: bundle docs image box release help setup demo test test-api test-fast test-dependencies lint lock bench bench-plans clean
+.PHONY: bundle docs image box release help setup demo test test-fast test-dependencies lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -42,13 +42,9 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@$(PYTHON) -m lab build
-	@sh tests/beside.sh '$(MAKE) --no-print-directory test-api' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
-	@$(PYTHON) -m pytest $(NODE_TESTS)
-
-test-api: setup ## the tests with an API server, once the lab's programs and the state of its nodes are there
 	@$(PYTHON) -m lab prepare .lab .lab-gw1
-	@nice -n 5 $(PYTHON) -m pytest $(API_TESTS)
+	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
+	@$(PYTHON) -m pytest $(NODE_TESTS)
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'
