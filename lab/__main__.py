@@ -85,11 +85,11 @@ def prepare(folders: tuple[Path, ...]) -> None:
     if len(folders) == 1:
         Lab(folders[0].absolute()).prepare(1)
         return
+    for component in gobuild.FOR_TESTS:  # a node that boots beside it would take longer
+        gobuild.build(component)
     # A process for each: an interrupt is raised in the main thread alone, and has to end them all.
     commands = [[sys.executable, "-m", "lab", "prepare", str(folder.absolute())] for folder in folders]
     with ThreadPoolExecutor(len(commands) or 1) as pool, _running(commands) as labs:
-        for component in gobuild.FOR_TESTS:
-            gobuild.build(component)
         for ended in as_completed([pool.submit(lab.wait) for lab in labs]):
             if ended.result() != 0:
                 raise LabError("a lab cannot be prepared; its own message stands above")
