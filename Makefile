@@ -6,11 +6,11 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The lab is built and its nodes boot first, where that is not done yet: Go and a boot keep every core busy, and with
-# tests beside them both take longer than one after the other. What needs no virtual node then runs at once, so that no
-# core is idle: the tests of hosts wait for a kubelet most of the time, those with an API server for the server. The
-# tests of the node have both cores for themselves. Two workers with a lab each take them file by file (those that share
-# the provisioned node like one), the longest first.
+# The lab is built and its nodes boot first, where that is not done yet: Go and a boot keep every core busy, and
+# beside tests they take twice as long. What needs no virtual node then runs at once, so that no core is idle: the
+# tests of hosts wait for a kubelet most of the time, those with an API server for the server. The tests of the node
+# have both cores for themselves. Two workers with a lab each take them file by file (those that share the provisioned
+# node like one), the longest first.
 LONGEST    := $(addprefix tests/lab/test_,reboot.py site.py verify.py pods.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 HOSTS      := -n 6 --dist worksteal --durations 20 tests/ssh
