@@ -55,7 +55,7 @@ def change(
     last = kubelet.part(
         "kubelet.service",
         health=("127.0.0.1", port if comes_up else free_port()),
-        start_seconds=60,
+        start_seconds=60 if comes_up else 10,
         stable_seconds=1,
     )
     return Transaction("T1", (files.part([]), part, last))

@@ -79,7 +79,7 @@ def change(port: int, was: Cuts = WAS, to: Cuts = IS, *, comes_up: bool = True) 
             kubelet.part(
                 "kubelet.service",
                 health=("127.0.0.1", port if comes_up else free_port()),
-                start_seconds=60,
+                start_seconds=60 if comes_up else 10,
                 stable_seconds=1,
             ),
         ),
