@@ -3,6 +3,7 @@
 A process that has only imported what a run needs forks for every run; it ends with its client.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -165,4 +166,9 @@ def become(run: Callable[[], int], request: Mapping[str, Any]) -> NoReturn:
     os.chdir(request["folder"])
     sys.path[0] = request["folder"]
     sys.argv[:] = ["pyinfra", *request["arguments"]]
-    sys.exit(run())
+    code = run()
+    # An interpreter that ends goes through all of its memory, which is shared here: 0.1 s of CPU a run.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

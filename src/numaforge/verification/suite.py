@@ -15,8 +15,15 @@ _FAILED = "Failed: "  # what pytest puts before the reason of pytest.fail
 HOST, UNREACHABLE = "host", "unreachable"
 """The properties of a test in a report."""
 
-# What imports make stays: no collection needs to look through it again.
-_PYTEST = "import gc, sys; gc.set_threshold(200_000); import pytest; sys.exit(pytest.main())"
+# What imports make stays: no collection needs to look through it again, at the end neither.
+_PYTEST = """
+import gc, sys
+gc.set_threshold(200_000)
+import pytest
+code = pytest.main()
+gc.freeze()
+sys.exit(code)
+"""
 # pytest starts with the suite's own plugin and imports every module of the suite; no host is contacted.
 _TRIAL = """
 import importlib, pkgutil, sys, pytest, testinfra.plugin, numaforge.verification as suite
