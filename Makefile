@@ -5,6 +5,7 @@ SHELL := /bin/sh
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+COLLECTED := $(VENV)/.collected
 
 # The lab is built and its nodes boot first, where that is not done yet: Go and a boot keep every core busy, and
 # beside tests they take twice as long. What needs no virtual node then runs at once, so that no core is idle: the
@@ -42,9 +43,15 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@$(PYTHON) -m lab prepare .lab .lab-gw1
-	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
+	@sh tests/beside.sh '$(MAKE) --no-print-directory $(COLLECTED)' '$(PYTHON) -m lab prepare .lab .lab-gw1'
+	@PATH="$$PATH:$$($(PYTHON) -m lab programs)" sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
 	@$(PYTHON) -m pytest $(NODE_TESTS)
+
+# pytest compiles a test once and keeps it: 35 s of CPU time for all, which each of eleven workers would take. What
+# cannot be collected, the tests themselves say.
+$(COLLECTED): $(STAMP)
+	-@nice -n 19 $(PYTHON) -m pytest -o addopts=--import-mode=importlib -p no:terminal --collect-only
+	@touch $@
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'

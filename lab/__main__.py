@@ -111,6 +111,12 @@ def _running(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Pope
 
 
 @main.command()
+def programs() -> None:
+    """Build Kubernetes' programs, and print their folder: kubectl for tests whose machine has none."""
+    click.echo(str(gobuild.build(gobuild.KUBERNETES)))
+
+
+@main.command()
 def kubelets() -> None:
     """Build a kubelet of every minor that can be built, and say where each lies."""
     requirements.ensure()
