@@ -113,7 +113,6 @@ gc.set_threshold(100_000)  # what collecting makes stays
 
 def pytest_collection_finish() -> None:
     """Have the garbage collector leave ten thousand tests alone: going through them takes half a second."""
-    gc.collect()
     gc.freeze()
 
 
