@@ -70,29 +70,30 @@ def require() -> None:
 @main.command()
 def build() -> None:
     """Build binaries and image, and what only the tests need, without starting anything."""
-    requirements.ensure()
-    cluster.build()
-    for component in gobuild.FOR_TESTS:
-        gobuild.build(component)
+    _build()
 
 
 @main.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 def prepare(folders: tuple[Path, ...]) -> None:
     """Build everything, and save the state of labs in these FOLDERS, from which `up` restores them."""
-    requirements.ensure()
-    cluster.build()
+    _build()  # a node that boots beside it would take longer
     if len(folders) == 1:
         Lab(folders[0].absolute()).prepare(1)
         return
-    for component in gobuild.FOR_TESTS:  # a node that boots beside it would take longer
-        gobuild.build(component)
     # A process for each: an interrupt is raised in the main thread alone, and has to end them all.
     commands = [[sys.executable, "-m", "lab", "prepare", str(folder.absolute())] for folder in folders]
     with ThreadPoolExecutor(len(commands) or 1) as pool, _running(commands) as labs:
         for ended in as_completed([pool.submit(lab.wait) for lab in labs]):
             if ended.result() != 0:
                 raise LabError("a lab cannot be prepared; its own message stands above")
+
+
+def _build() -> None:
+    requirements.ensure()
+    cluster.build()
+    for component in gobuild.FOR_TESTS:
+        gobuild.build(component)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from numaforge.roles.kubelet import part as kubelet
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.parts.subject import Subject, start_unless_stopped
-from tests.ssh.sandbox import Sandbox, free_port
+from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_amdgpu import ADDRESSES, GPUAGENT, install, modes, power_on, standin_amdgpu
 from tests.ssh.standin_bootloader import debian
 from tests.ssh.standin_bootloader import install as install_bootloader
@@ -40,7 +40,6 @@ def change(
     to: Sequence[str] = (IS,),
     was: Sequence[str] = (WAS,),
     *,
-    comes_up: bool = True,
     impatient: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Transaction:
@@ -54,8 +53,8 @@ def change(
     part = replace(part, data={**part.data, "worker.py": program})
     last = kubelet.part(
         "kubelet.service",
-        health=("127.0.0.1", port if comes_up else free_port()),
-        start_seconds=60 if comes_up else 10,
+        health=("127.0.0.1", port),
+        start_seconds=60,
         stable_seconds=1,
     )
     return Transaction("T1", (files.part([]), part, last))

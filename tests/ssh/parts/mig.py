@@ -165,12 +165,12 @@ def assert_in_a_guest(node: Sandbox, cuts: Cuts, held: Callable[[Sandbox, Cuts],
     assert not node.path("/run/nvidia-smi.log").exists()
 
 
-def guest_change(port: int, *, comes_up: bool = True) -> Transaction:
+def guest_change(port: int) -> Transaction:
     passed_through = [
         replace(each, device="20b0", virtualization="passthrough", architecture="ampere")
         for each in seen(GUEST_WAS)
     ]
-    first, _, last = change(port, GUEST_WAS, GUEST_IS, comes_up=comes_up).parts
+    first, _, last = change(port, GUEST_WAS, GUEST_IS).parts
     held = (PERSISTENCED,)
     mode = mig_mode.part(wanted(GUEST_IS), passed_through, holders=held)
     cut = mig.part(wanted(GUEST_IS), passed_through, relinks=True, holders=held)
