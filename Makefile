@@ -41,11 +41,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 	@$(PYTHON) -m lab demo
 
+# With `exec` the signal that ends a run reaches beside.sh, which ends what the tests have started: make's shell alone
+# would end.
 test: setup ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh '$(MAKE) --no-print-directory $(COLLECTED)' '$(PYTHON) -m lab prepare .lab .lab-gw1'
-	@PATH="$$PATH:$$($(PYTHON) -m lab programs)" sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
-	@$(PYTHON) -m pytest $(NODE_TESTS)
+	@exec sh tests/beside.sh '$(MAKE) --no-print-directory $(COLLECTED)' '$(PYTHON) -m lab prepare .lab .lab-gw1'
+	@export PATH="$$PATH:$$($(PYTHON) -m lab programs)"; exec sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' 'nice -n 10 $(MAKE) --no-print-directory lint' 'nice -n 10 $(PYTHON) -m pytest $(HOSTS)' 'nice -n 10 $(PYTHON) -m pytest $(UNITS)'
+	@exec sh tests/beside.sh '$(PYTHON) -m pytest $(NODE_TESTS)'
 
 # pytest compiles a test once and keeps it: 35 s of CPU time for all, which each of eleven workers would take. What
 # cannot be collected, the tests themselves say.

@@ -16,6 +16,7 @@ from typing import Any
 
 from pyinfra.api import Host, State
 from pyinfra.api.connect import connect_all as connect_to_all
+from pyinfra.api.connectors import get_all_connectors
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
@@ -223,6 +224,7 @@ def prepare() -> None:
     import numaforge.run.topology  # noqa: F401
     from numaforge.planning.document import PLAN
 
+    get_all_connectors()  # type: ignore[no-untyped-call]
     PLAN.prepare()
     script()
 
