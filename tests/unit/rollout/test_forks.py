@@ -1,5 +1,6 @@
 """Runs forked from a process that has imported what they need: they are as runs of their own would be."""
 
+import atexit
 import errno
 import json
 import os
@@ -35,6 +36,7 @@ def run() -> int:
         }
         descriptors = [str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in (0, 1, 2)]
         leads = os.getsid(0) == os.getpid()
+        atexit.register(print, "ends")
         print(json.dumps({**about, "descriptors": descriptors, "leads": leads, "home": "HOME" in os.environ}))
         return 7
     print("waits", flush=True)
@@ -75,8 +77,8 @@ def told(ours: Forks, tmp_path: Path, *rest: str) -> dict[str, Any]:
     log.write_text("before\n")
     process = ours.start([TELL, *rest], {"VALUE": "ä 1"}, tmp_path, log)
     assert (ended(process), process.poll()) == (7, 7)
-    before, line = log.read_text().splitlines()
-    assert before == "before"
+    before, line, last = log.read_text().splitlines()
+    assert (before, last) == ("before", "ends")
     found: dict[str, Any] = json.loads(line)
     return found
 
