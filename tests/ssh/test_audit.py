@@ -15,7 +15,7 @@ from tests.ssh.peak_memory import MEASURED, PEAK_MIB
 TROUBLES = {
     "hangs": ("exec sleep 3600", "no answer within 45 s"),
     "floods": ("exec head -c 1073741824 /dev/zero", f"sends more than {bounded.MOST_MIB} MiB"),
-    "lies": ("echo numaforge answers; exit", "the host's answer is cut off"),
+    "lies": ("echo numaforge answers; exit", "the connection was cut"),
 }
 
 

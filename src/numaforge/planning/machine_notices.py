@@ -23,7 +23,7 @@ def machine_notices(machine: NodeTopology) -> Iterator[Notice]:
         yield Notice(
             "gpu-unanswered",
             f"{gpus}: no answer. The plan leaves CPUs for it as for the others, and no pod gets it: "
-            "`numaforge audit --only gpus` shows the remedy",
+            "`numaforge audit` shows the remedy",
         )
 
 
