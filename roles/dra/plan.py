@@ -71,7 +71,7 @@ def plan_dra(
     wish, reasons, driver = profile.dra, Reasons(), None
     cpus = by_claims(profile.kubelet) and kubelet is not None
     if not by_claims(profile.kubelet):
-        _refuse_words_of_no_effect(profile)
+        _refuse_words_of_no_effect(profile, machine)
         _refuse_static_cpus_beside_the_driver(machine, kubelet)
     if not cpus and wish.gpus != "claims":
         return reasons.of(None)
@@ -137,17 +137,18 @@ def _refuse_a_driver_without_cpus(machine: NodeTopology, driver: CpuDriverPlan) 
             "the CPU driver offers no CPUs here: it skips CPUs whose NUMA node, package or caches the kernel "
             "does not report",
             where="kubelet.resource_engine",
-            remedy=f"{_STAY}, or dra.cpu_group_by: machine",
+            remedy=f"{_STAY}, or set dra.cpu_group_by: machine",
         )
 
 
-def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
+def _refuse_words_of_no_effect(profile: NodeProfile, machine: NodeTopology) -> None:
     keys = [name for name in ("cpu_device_mode", "cpu_group_by") if getattr(profile.dra, name) is not None]
     if keys:
+        use = "set kubelet.resource_engine: dra, or " if _widest_core(machine) <= _MOST_THREADS else ""
         raise PlanError(
             "has no effect: the kubelet assigns the CPUs, not a CPU driver",
             where=f"dra.{keys[0]}",
-            remedy=f"set kubelet.resource_engine: dra, or leave dra.{keys[0]} out",
+            remedy=f"{use}leave dra.{keys[0]} out",
         )
 
 
@@ -163,9 +164,12 @@ def _refuse_static_cpus_beside_the_driver(machine: NodeTopology, kubelet: Kubele
         )
 
 
+def _widest_core(machine: NodeTopology) -> int:
+    return max((len(core.cpus) for core in machine.cores), default=0)
+
+
 def _refuse_wide_cores(machine: NodeTopology) -> None:
-    widest = max((len(core.cpus) for core in machine.cores), default=0)
-    if widest > _MOST_THREADS:
+    if (widest := _widest_core(machine)) > _MOST_THREADS:
         raise PlanError(
             f"the CPU driver does not start on a machine with {widest} threads to a core; it knows "
             f"{_MOST_THREADS} at most",

@@ -16,8 +16,7 @@ from numaforge.roles.hugepages.plan import pool_places
 
 Document = dict[str, Any]
 
-# What an admin does elsewhere than in the profile.
-OUTSIDE = (
+OUTSIDE = (  # what an admin does elsewhere than in the profile
     "capture the snapshot again",
     "show fewer NUMA nodes in the firmware",
     "switch the NVIDIA driver",
@@ -29,8 +28,7 @@ _VERBS = "set|leave|use|take|capture|add|show|switch|choose|reserve|ask"
 _ALTERNATIVES = re.compile(rf"[,;]? or (?=(?:{_VERBS}) )")
 _STEPS = re.compile(rf" and (?=(?:{_VERBS}) )")
 
-# Mappings whose keys have dots of their own.
-_FREE_KEYS = ("eviction_hard", "sysctls")
+_FREE_KEYS = ("eviction_hard", "sysctls")  # mappings whose keys have dots of their own
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def ways_out(case: Case, refused: PlanError) -> Iterator[Case]:
     Raises LookupError for a remedy that is not known here.
     """
     for alternative in _ALTERNATIVES.split(refused.remedy or ""):
-        if alternative.startswith(OUTSIDE):
+        if not alternative or alternative.startswith(OUTSIDE):
             continue
         followed = replace(case, profile=deepcopy(case.profile))
         for step in _STEPS.split(alternative):
@@ -72,6 +70,14 @@ def _leave_out(case: Case, key: str, _where: str) -> None:
         del case.profile["hugepages"][int(entry[1])]
     else:
         _put(case.profile, key, None)
+
+
+def _without_option(case: Case, option: str, _where: str) -> None:
+    case.profile["kubelet"]["topology_manager_options"].pop(option)
+
+
+def _use_policy(case: Case, policy: str, _where: str) -> None:
+    _put(case.profile, "kubelet.topology_manager_policy", policy)
 
 
 def _newer(case: Case, minor: str, _where: str) -> Case:
@@ -165,6 +171,8 @@ def _path(key: str) -> list[str]:
 _SENTENCES: Mapping[str, Callable[..., Case | None]] = {
     r"set ([\w.\[\]-]+): (.+?)(?:, or (?:fewer|more))?": _set,
     r"leave (\S+) out(?:: .*)?": _leave_out,
+    r"remove (\S+)": _without_option,
+    r"use topologyManagerPolicy: (\S+)": _use_policy,
     r"use a kubelet that has \S+ \(1\.\d+ to 1\.(\d+)\)": _newer,
     r"use kubelet 1\.(\d+) or later, .*": _newer,
     r"choose a size that it has: (.+)": _size,
