@@ -864,7 +864,7 @@ def remembered(port: int, wish: str, **changes: Any) -> Transaction:
 def test_failed_plan_is_remembered_until_a_plan_is_applied(node, port):
     run(node, remembered(port, "crash"))
     found = failure(node)
-    assert (found.plan, found.boot_id) == ("digest", "the first boot")
+    assert (found.plan, found.boot_id) == ("digest", "the first boot:1")
     assert found.why.startswith("the kubelet ended by itself; ")
     run(node, remembered(port, "new", id="T2"))
     assert failure(node) is None
