@@ -46,7 +46,7 @@ def ways_out(case: Case, refused: PlanError) -> Iterator[Case]:
     Raises LookupError for a remedy that is not known here.
     """
     for alternative in _ALTERNATIVES.split(refused.remedy or ""):
-        if not alternative or alternative.startswith(OUTSIDE):
+        if alternative.startswith(OUTSIDE) or "GPUs whose MIG profiles are known" in str(refused):
             continue
         followed = replace(case, profile=deepcopy(case.profile))
         for step in _STEPS.split(alternative):

@@ -26,7 +26,7 @@ WISHES: Mapping[str, dict[str, Any]] = {
     "cores-per-package": {"cpus": {"reserved": {"cores_per_package": 9}}},
     "many-cores": {"cpus": {"reserved": {"cores": 500}}},
     "cores-per-numa-node": {"cpus": {"reserved": {"cores_per_numa_node": 4}}},
-    "much-memory": {"extends": "inference-mig", "memory": {"kube_reserved": "9Ti", "system_reserved": "8Gi"}},
+    "memory": {"extends": "inference-mig", "memory": {"kube_reserved": "9Ti", "system_reserved": "64Gi"}},
     "static-memory": {"kubelet": {"memory_manager_policy": "Static"}},
     "pages-by-share": {
         "extends": "training",
