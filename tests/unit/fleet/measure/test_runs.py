@@ -179,12 +179,12 @@ def test_an_idle_node_is_measured(readiness, drained):
 def test_processes_with_an_open_gpu_are_found(sh, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root makes a device's name below /dev")
-    device = Path("/dev/nvidia9")
+    device = Path(f"/dev/nvidia{os.getpid()}")  # one of its own for each worker
     device.touch()
     try:
         with device.open():
             found = read_readiness(run(sh, readiness_script()))
-        assert any(f"process {os.getpid()} " in each and "/dev/nvidia9" in each for each in found.holders)
+        assert any(f"process {os.getpid()} " in each and str(device) in each for each in found.holders)
     finally:
         device.unlink()
 
