@@ -93,24 +93,26 @@ watch_look() ( # CONFIGURATION
         $1 == "mask" || $1 == "within" { affinity[++masks] = $1 " " $2 " " $3 " " $6 }
         END {
             print "\n=\n"
-            for (file = 1; file <= many; file++) print files[file]
-            print "\n=\n"
             for (mask = 1; mask <= masks; mask++) print affinity[mask]
+            print "\n=\n"
+            for (file = 1; file <= many; file++) print files[file]
             print "end"
         }' "$1") || return 1
     end="$newline=$newline"
     ours=${lists%%"$end"*}
     lists=${lists#*"$end"}
+    affinity=${lists%%"$end"*}
+    lists=${lists#*"$end"} # by far the longest: a shell takes the square of what it searches
     set -f
     IFS=$newline
     [ -z "$ours" ] || sha256sum $ours 2> /dev/null
     printf '=\n'
     find_as_text
-    tell_lines "${lists%%"$end"*}"
+    tell_lines "${lists%end}"
     printf '=\n'
     set +f
     IFS=" $TAB$newline"
-    printf '%s\n' "${lists##*"$end"}" | affinity_differences
+    printf '%s\n' "$affinity" | affinity_differences
 )
 watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the metrics, and writes verdict.new
     awk -F '\t' -v node="$node" -v now="$now" -v owned="$owned" -v unsure="$unsure" -v verdict="$KEPT/verdict.new" '

@@ -3,21 +3,23 @@
 # a process is of, systemd says, too: the path of its control group only names those to ask for (system_units.py).
 
 ask_units() { # PROPERTY,... UNIT...; `unit_says` knows the answers, a block for each unit in their order
-    answers=$(systemctl show -p "$@" 2> /dev/null)
+    units_say=$(systemctl show -p "$@" 2> /dev/null)
     shift
-    units_say=
+    answers=$units_say unit_numbers=$newline number=0
     for unit in "$@"; do
         block=${answers%%"$newline$newline"*}
         answers=${answers#"$block"}
         answers=${answers#"$newline$newline"}
-        units_say="${units_say}[$unit]$newline$block$newline"
+        number=$((number + 1))
+        unit_numbers=$unit_numbers$number' '$unit$newline
+        eval "unit_$number=\$newline\$block\$newline"
     done
 }
 unit_says() { # UNIT PROPERTY: sets `unit_value`, to nothing where systemd has not said it
     unit_value=
-    block=${units_say#*"[$1]$newline"}
-    if [ "$block" = "$units_say" ]; then return; fi
-    block=$newline${block%%"${newline}["*}
+    case $unit_numbers in *" $1$newline"*) ;; *) return ;; esac
+    number=${unit_numbers%%" $1$newline"*}
+    eval "block=\$unit_${number##*"$newline"}"
     case $block in *"$newline$2="*) unit_value=${block##*"$newline$2="} unit_value=${unit_value%%"$newline"*} ;; esac
 }
 name_units() { # CONTROL-GROUPS-OF-A-PROCESS: adds the units to `units` that may be its own; below a user's all are his

@@ -16,7 +16,7 @@ read_rights() { # PATH...: of these and of every folder above them, by one progr
         while :; do
             case $rights_read in *"$newline$climbed$newline"*) break ;; esac
             rights_read=$rights_read$climbed$newline
-            case $climbed in *//* | *"$newline"*) ;; *) set -- "$@" "$climbed" ;; esac # "//" ends a path in `rights`
+            case $climbed in *//* | *"$newline"*) ;; *) set -- "$@" "$climbed" ;; esac # "//" is around a path in `rights`
             case $climbed in
             / | '') break ;;
             /*/*) climbed=${climbed%/*} ;;
@@ -24,12 +24,12 @@ read_rights() { # PATH...: of these and of every folder above them, by one progr
             esac
         done
     done
-    [ "$#" -eq 0 ] || rights=$rights$newline$(stat -c '%n// %A %u %g' "$@" 2> /dev/null || :)$newline
+    [ "$#" -eq 0 ] || rights=$rights$newline$(stat -c '%A %u %g//%n//' "$@" 2> /dev/null || :)$newline
 }
 rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where the file does not exist
     case $rights_read in *"$newline$1$newline"*) ;; *) read_rights "$1" ;; esac
     right=
-    case $rights in *"$newline$1// "*) right=${rights#*"$newline$1// "} right=${right%%"$newline"*} ;; esac
+    case $rights in *"//$1//$newline"*) right=${rights%%"//$1//$newline"*} right=${right##*"$newline"} ;; esac
 }
 resolve() { # PATH: sets `target` to it without links; else says which other user could redirect it: `why`, `redirector`
     resolved=$1 target='' ahead=$1 links=0 redirector=$EVERY_USER
