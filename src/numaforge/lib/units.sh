@@ -5,21 +5,19 @@
 ask_units() { # PROPERTY,... UNIT...; `unit_says` knows the answers, a block for each unit in their order
     units_say=$(systemctl show -p "$@" 2> /dev/null)
     shift
-    answers=$units_say unit_numbers=$newline number=0
+    answers=$units_say asked_units=
     for unit in "$@"; do
         block=${answers%%"$newline$newline"*}
         answers=${answers#"$block"}
         answers=${answers#"$newline$newline"}
-        number=$((number + 1))
-        unit_numbers=$unit_numbers$number' '$unit$newline
-        eval "unit_$number=\$newline\$block\$newline"
+        eval "unit_${#asked_units}=\$newline\$block\$newline" # by what is in front of its name, as in paths.sh
+        asked_units="$asked_units $unit$newline"
     done
 }
 unit_says() { # UNIT PROPERTY: sets `unit_value`, to nothing where systemd has not said it
     unit_value=
-    case $unit_numbers in *" $1$newline"*) ;; *) return ;; esac
-    number=${unit_numbers%%" $1$newline"*}
-    eval "block=\$unit_${number##*"$newline"}"
+    case $asked_units in *" $1$newline"*) block=${asked_units%%" $1$newline"*} ;; *) return ;; esac
+    eval "block=\$unit_${#block}"
     case $block in *"$newline$2="*) unit_value=${block##*"$newline$2="} unit_value=${unit_value%%"$newline"*} ;; esac
 }
 name_units() { # CONTROL-GROUPS-OF-A-PROCESS: adds the units to `units` that may be its own; below a user's all are his

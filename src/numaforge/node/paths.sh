@@ -8,15 +8,19 @@
 newline='
 '
 EVERY_USER='65534 65534' # the user and the group without rights of their own: what they may do, every user may
-forget_rights() { rights='' rights_read=$newline resolved_folders=$newline; } # so that they are read again
+reading=0
+forget_rights() { reading=$((reading + 1)) resolved_folders=$newline; } # so that they are read again
 forget_rights
+# A shell takes the square of a text's length, or worse, to find a row in it and cut it out. So the rights that were read
+# are kept by the length of the path, a few rows "MODE UID GID//PATH//" in each variable; "//PATH//" where it is absent.
 read_rights() { # PATH...: of these and of every folder above them, by one program
+    unread=
     for climbed; do
-        shift
         while :; do
-            case $rights_read in *"$newline$climbed$newline"*) break ;; esac
-            rights_read=$rights_read$climbed$newline
-            case $climbed in *//* | *"$newline"*) ;; *) set -- "$@" "$climbed" ;; esac # "//" is around a path in `rights`
+            eval "rights=\${rights_${reading}_${#climbed}-}"
+            case $rights in *"//$climbed//$newline"*) break ;; esac
+            eval "rights_${reading}_${#climbed}=\$rights//\$climbed//\$newline"
+            case $climbed in *"$newline"*) ;; *) unread=$unread$newline$climbed ;; esac
             case $climbed in
             / | '') break ;;
             /*/*) climbed=${climbed%/*} ;;
@@ -24,12 +28,24 @@ read_rights() { # PATH...: of these and of every folder above them, by one progr
             esac
         done
     done
-    [ "$#" -eq 0 ] || rights=$rights$newline$(stat -c '%A %u %g//%n//' "$@" 2> /dev/null || :)$newline
+    [ -z "$unread" ] || keep_rights
+}
+keep_rights() { # of `unread`: each row in front of the one without rights
+    set -- "${IFS-}" "$-"
+    IFS=$newline
+    set -f
+    # shellcheck disable=SC2086 # a path each line
+    for right in $(stat -c '%A %u %g//%n//' -- $unread 2> /dev/null || :); do
+        climbed=${right#*//} && climbed=${climbed%//}
+        eval "rights_${reading}_${#climbed}=\$right\$newline\$rights_${reading}_${#climbed}"
+    done
+    if [ -n "$1" ]; then IFS=$1; else unset IFS; fi
+    case $2 in *f*) ;; *) set +f ;; esac
 }
 rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where the file does not exist
-    case $rights_read in *"$newline$1$newline"*) ;; *) read_rights "$1" ;; esac
-    right=
-    case $rights in *"//$1//$newline"*) right=${rights%%"//$1//$newline"*} right=${right##*"$newline"} ;; esac
+    read_rights "$1"
+    eval "rights=\$rights_${reading}_${#1}"
+    right=${rights%%"//$1//$newline"*} && right=${right##*"$newline"}
 }
 resolve() { # PATH: sets `target` to it without links; else says which other user could redirect it: `why`, `redirector`
     resolved=$1 target='' ahead=$1 links=0 redirector=$EVERY_USER
@@ -39,7 +55,9 @@ resolve() { # PATH: sets `target` to it without links; else says which other use
     *) redirectable "it is not an absolute path" || return ;;
     esac
     read_rights "$1"
-    case $resolved_folders in *"$newline${1%/*}$newline"*) target=${1%/*} ahead=/${1##*/} ;; esac
+    target=${1%/*}
+    until case $resolved_folders in *"$newline$target$newline"*) ;; *) [ -z "$target" ] ;; esac do target=${target%/*}; done
+    ahead=${1#"$target"}
     while :; do
         while [ "${ahead#/}" != "$ahead" ]; do ahead=${ahead#/}; done
         [ -n "$ahead" ] || return 0
