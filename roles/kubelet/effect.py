@@ -82,12 +82,18 @@ def effect(
     def judged(state: Mapping[str, str]) -> Report:
         return _judge(kubelet, new_main, new_drop_ins, new_flags, machine_after, state)
 
-    current = _judge(kubelet, config_text, drop_ins, install.flags, machine, {}).effective or None
-    report = judged({})
+    judged_by = state_files
+    report = judged(judged_by)
+    if judged_by and not report.starts:
+        judged_by = {}
+        report = judged(judged_by)
+    before, after = (config_text, drop_ins, install.flags), (new_main, new_drop_ins, new_flags)
+    same = before == after and machine == machine_after
+    current = report if same else _judge(kubelet, *before, machine, {})
     removals = {
         removal.path: removal.reason
         for removal in state_files_to_remove(
-            current,
+            current.effective or None,
             report.effective,
             hugepages_changed=pools_change,
             memory_changed=moves_memory(machine, plan.gpu_memory),
@@ -95,7 +101,7 @@ def effect(
         )
     }
     kept_state = {name: text for name, text in state_files.items() if _path(kubelet, name) not in removals}
-    if kept_state and report.starts:
+    if report.starts and kept_state != judged_by:
         report = judged(kept_state)
     while unreadable := [
         finding for finding in report.findings if _UNREADABLE.get(finding.id, "") in kept_state
@@ -107,7 +113,7 @@ def effect(
         report = judged(kept_state)
     present = {_path(kubelet, name) for name in state_files}
     removed = {path: reason for path, reason in removals.items() if path in present}
-    return Effect(current, report, removed, tuple(removals), pools_change)
+    return Effect(current.effective or None, report, removed, tuple(removals), pools_change)
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:

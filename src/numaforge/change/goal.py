@@ -1,6 +1,6 @@
 """The target state of a node, for which its parts look and say what is needed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numaforge.change.parts import FILES_ON_NODE
 from numaforge.lib.file_content import FileContent, PlannedFile
@@ -31,6 +31,10 @@ class Goal:
     confirm_seconds: int = 300
     retry_failed: bool = False
     ends_work: frozenset[str] = frozenset()
+    # What a look and the decision after it both render.
+    _rendered: dict[tuple[str, str | None], list[FileContent]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def kubelet_unit(self) -> str:
@@ -47,7 +51,10 @@ class Goal:
 
     def files_of(self, role: Role, config_text: str | None) -> list[FileContent]:
         """Return the files of a role; `config_text` is the kubelet's main config file as it is now."""
-        return files_of(role, self.plan, config_text)
+        rendered = self._rendered.get((role.folder, config_text))
+        if rendered is None:
+            rendered = self._rendered[role.folder, config_text] = files_of(role, self.plan, config_text)
+        return rendered
 
     def files(
         self, config_text: str | None, state: NodeState | None = None
