@@ -1,6 +1,7 @@
 """The target state of a node, for which its parts look and say what is needed."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from numaforge.change.parts import FILES_ON_NODE
 from numaforge.lib.file_content import FileContent, PlannedFile
@@ -33,7 +34,7 @@ class Goal:
     ends_work: frozenset[str] = frozenset()
     # What a look and the decision after it both render.
     _rendered: dict[tuple[str, str | None], list[FileContent]] = field(
-        default_factory=dict, compare=False, repr=False
+        default_factory=dict, init=False, compare=False, repr=False
     )
 
     @property
@@ -54,13 +55,17 @@ class Goal:
         rendered = self._rendered.get((role.folder, config_text))
         if rendered is None:
             rendered = self._rendered[role.folder, config_text] = files_of(role, self.plan, config_text)
-        return rendered
+        return [*rendered]
+
+    @cached_property
+    def _plan_itself(self) -> list[FileContent]:
+        return role_files(self.plan, "topology")
 
     def files(
         self, config_text: str | None, state: NodeState | None = None
     ) -> tuple[list[FileContent], list[str]]:
         """Return the files of the called roles, for the node of a `state`, and the paths not to exist."""
-        files, absent = role_files(self.plan, "topology"), list[str]()
+        files, absent = [*self._plan_itself], list[str]()
         for writer in WRITERS:
             if not writer.role.among(self.roles):
                 continue

@@ -3,14 +3,14 @@
 # a process is of, systemd says, too: the path of its control group only names those to ask for (system_units.py).
 
 ask_units() { # PROPERTY,... UNIT...; `unit_says` knows the answers, a block for each unit in their order
-    units_say=$(systemctl show -p "$@" 2> /dev/null)
+    answers=$(systemctl show -p "$@" 2> /dev/null)
     shift
-    answers=$units_say asked_units=
+    units_say=$newline$answers asked_units=
     for unit in "$@"; do
         block=${answers%%"$newline$newline"*}
         answers=${answers#"$block"}
         answers=${answers#"$newline$newline"}
-        eval "unit_${#asked_units}=\$newline\$block\$newline" # by what is in front of its name, as in paths.sh
+        eval "unit_${#asked_units}=\$newline\$block\$newline" # the length of the names in front of it numbers it
         asked_units="$asked_units $unit$newline"
     done
 }
